@@ -14,7 +14,7 @@ from nodedoctor.cli.check_page import SampleFinding, error_texts, samples, secti
 from nodedoctor.cli.explain import CULPRITS, DECISIONS, OWNERS, RECURRENCE, SAFETY
 from nodedoctor.declare.registry import Check
 from nodedoctor.engine.plugins import discover
-from nodedoctor.knowledge import causes, env_vars, kinds, xids
+from nodedoctor.knowledge import env_vars, kinds, xids
 from nodedoctor.knowledge.floors import floors, shares
 from nodedoctor.knowledge.tested_hardware import seen_on
 from nodedoctor.model import Status
@@ -124,10 +124,10 @@ def _variables() -> Iterator[str]:
 def _causes() -> Iterator[str]:
     yield from ("# Causes that triage names", "")
     yield from _head("Cause", "What it is", "What it means")
-    for row in causes.causes():
+    for row in kinds.causes():
         yield _row(f"[{row.cause}](#{row.cause})", row.title, row.means)
     yield ""
-    for row in causes.causes():
+    for row in kinds.causes():
         yield from (f"## {row.cause}", "", f"{_plain(row.title)}. {_plain(row.means)}", "")
         for heading, steps in (("How to confirm it", row.confirm), ("What to do", row.fix)):
             yield from (f"### {heading}", "")
@@ -160,7 +160,7 @@ def _kind(row: kinds.Kind) -> Iterator[str]:
     if row.differs:
         yield _row("Differs", row.differs)
     yield ""
-    cause = causes.cause(row.cause)
+    cause = kinds.cause(row.cause)
     if cause is not None:
         yield from ("## What to do", "")
         yield from (f"{number}. {_plain(step)}" for number, step in enumerate(cause.fix, 1))

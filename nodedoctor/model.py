@@ -58,6 +58,10 @@ class Status(str, Enum):
         return "UNKN" if self is Status.UNKNOWN else self.value.upper()
 
 
+WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
+"""The order in which statuses are counted and listed, in every view."""
+
+
 class Severity(IntEnum):
     """How bad a finding is, for sorting and verdicts. What is unknown is blind or broken by its reason."""
 
@@ -512,7 +516,3 @@ class Report:
     def counts(self) -> dict[str, int]:
         """How many checks ended in each status."""
         return {status.value: sum(r.status is status for r in self.results) for status in Status}
-
-    def problems_first(self) -> tuple[Result, ...]:
-        """Results by severity, then id: the order people read in."""
-        return tuple(sorted(self.results, key=lambda r: (-r.severity, r.check)))

@@ -71,6 +71,12 @@ def natural_key(host: str) -> tuple[tuple[str | int, ...], str]:
     return tuple(int(piece) if place % 2 else piece for place, piece in enumerate(pieces)), host
 
 
+def short_host(host: str) -> str:
+    """A name without its user and its domain, for comparing; addresses have none."""
+    name = host.rpartition("@")[2]
+    return name if ":" in name or name.replace(".", "").isdecimal() else name.split(".")[0].casefold()
+
+
 def is_name(text: str) -> bool:
     """Whether this can be a node's name or address, and no command takes it for an option or a path."""
     return _NAME.fullmatch(text) is not None

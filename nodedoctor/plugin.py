@@ -21,9 +21,8 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
 from nodedoctor.facts.fabric.fabric_nodes import FabricNodes
 from nodedoctor.facts.fabric.imex_domain import ImexDomain
-from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.board import Board, GraceGpus
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.grace import GraceGpus
 from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
@@ -35,10 +34,10 @@ from nodedoctor.facts.host.cloud_plugins import CloudPlugins
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.disk import Disk
 from nodedoctor.facts.host.env import Env
-from nodedoctor.facts.host.fstab import Fstab
 from nodedoctor.facts.host.host import Host
 from nodedoctor.facts.host.limits import Limits
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.facts.host.mounts import Fstab
 from nodedoctor.facts.host.numa import Numa
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.host.settings import Settings
@@ -50,8 +49,7 @@ from nodedoctor.facts.measured.collective import Collective, Isolation
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.facts.measured.gemm import Gemm
 from nodedoctor.facts.measured.host_rates import DiskRates, MemoryRates
-from nodedoctor.facts.network.ethtool import Ethtool
-from nodedoctor.facts.network.net import Net
+from nodedoctor.facts.network.net import Ethtool, Net
 from nodedoctor.facts.network.peers import Peers
 from nodedoctor.facts.pci.config_space import PcieTree
 from nodedoctor.facts.pci.iommu import Iommu

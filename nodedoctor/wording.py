@@ -51,6 +51,17 @@ def comma_list(items: Iterable[object], most: int = 0) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def first_few(items: Sequence[object], most: int, between: str = ", ") -> str:
+    """The first of many as a plain list, and how many are left: `a, b and 3 more`."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return between.join(map(str, items[:most])) + more
+
+
+def and_more(count: int) -> str:
+    """How many others there are, as ` (and 3 more)`; empty for none."""
+    return f" (and {count} more)" if count > 0 else ""
+
+
 def ranged(numbers: Iterable[int]) -> str:
     """Numbers in order, three and more that follow each other as a range: `0-7`, `0, 3 and 5-7`."""
     runs: list[list[int]] = []
@@ -66,6 +77,11 @@ def numbered(noun: str, numbers: Iterable[int]) -> str:
     """A noun and the numbers of what it names: `GPU 3`, `GPUs 3 and 5`, `ranks 0-7`."""
     known = set(numbers)
     return f"{singular_or_plural(len(known), noun, plural(noun))} {ranged(known)}"
+
+
+def utc_time(stamp: str) -> str:
+    """A time as people read it, `2026-08-21 08:00:03 UTC` of `2026-08-21T08:00:03Z`."""
+    return stamp.replace("T", " ").replace("Z", " UTC")
 
 
 def sentences(text: str) -> list[str]:

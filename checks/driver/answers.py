@@ -15,7 +15,7 @@ from nodedoctor.knowledge.error_codes import ErrorCode, nvml_error
 from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY
 from nodedoctor.model import Evidence, Finding, Fix, Reason, quoted_like, reading
 from nodedoctor.steps import look
-from nodedoctor.wording import about, clause, comma_list, count_with_noun
+from nodedoctor.wording import about, clause, comma_list, count_with_noun, first_few
 
 from .refusals import Refusal, refusals
 
@@ -259,10 +259,8 @@ def _lead(error: ErrorCode, index: int | None) -> str:
 def _refused(refusal: Refusal, gpus: Gpus, silent: Collection[int]) -> Finding:
     """A GPU that works and answers a question with an error: how bad that is stands in the table of codes."""
     error, index = nvml_error(refusal.error), refusal.index
-    calls = ", ".join(refusal.calls[:SHOWN])
-    more = f" and {len(refusal.calls) - SHOWN} more" if len(refusal.calls) > SHOWN else ""
-    summary = f"{error.name} from {calls}{more}: {error.meaning}"
-    asked = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
+    summary = f"{error.name} from {first_few(refusal.calls, SHOWN)}: {error.meaning}"
+    asked = gpus.get(index)
     said = values_failed(gpus.source, asked, error.name) if asked else []
     said = said or [quoted_like(gpus.source, rf'"\w+": "{re.escape(error.name)}"')]
     fix = error.fix_here(False, index)

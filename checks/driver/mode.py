@@ -9,8 +9,8 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.fixes.gpu import recovery_fix
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
-from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import look, repair

@@ -14,8 +14,9 @@ from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
+from .manager import GUIDE
+
 _UNIT = "nvidia-fabricmanager"
-_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
 
 
 @check(
@@ -92,5 +93,5 @@ def _start(absent: bool) -> Fix:
         *(() if absent else (START_FABRIC,)),
     )
     return Fix(
-        text, steps, "restart-service", "every job on the board's GPUs", "nodedoctor fabric.guest", _GUIDE
+        text, steps, "restart-service", "every job on the board's GPUs", "nodedoctor fabric.guest", GUIDE
     )

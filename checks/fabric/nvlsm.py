@@ -13,7 +13,8 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look, repair
 
-_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
+from .manager import GUIDE
+
 _MODULE = Fix(
     "Load ib_umad, now and at every boot; then start the fabric manager.",
     (
@@ -24,7 +25,7 @@ _MODULE = Fix(
     "config",
     "nothing",
     "nodedoctor fabric",
-    _GUIDE,
+    GUIDE,
 )
 _MANAGER = Fix(
     "Install nvlsm of the driver's version beside the fabric manager, whose start script starts it.",
@@ -32,7 +33,7 @@ _MANAGER = Fix(
     "restart-service",
     "every job on the board's GPUs",
     "nodedoctor fabric",
-    _GUIDE,
+    GUIDE,
 )
 
 

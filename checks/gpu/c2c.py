@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.board import GraceGpus
 from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.facts.gpu.gpu import Gpu
-from nodedoctor.facts.gpu.grace import GraceGpus
 from nodedoctor.knowledge.fixes.gpu import replace_gpu
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding

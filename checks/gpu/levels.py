@@ -127,7 +127,7 @@ def _slow_to_answer(gpus: Gpus) -> Iterator[Finding]:
         return
     for index in by_gpu:
         worst = max((call for call in slow if call.index == index), key=lambda call: call.seconds)
-        gpu = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
+        gpu = gpus.get(index)
         summary = f"{worst.call} took {worst.seconds:.1f} s, no delay on the other GPUs"
         said = [slow_call(gpus.source, worst)]
         steps = (look("sudo dmesg | grep -iE 'xid|nvrm'"), look("nvidia-smi -q -i {}", index))

@@ -53,7 +53,9 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
     listed = [gpu for gpu in links.gpus if gpu.state == "listed" and _stated(gpu)]
     up = {gpu.index: sum(link.active is True for link in gpu.links) for gpu in listed}
     hidden = [gpu for gpu in links.gpus if gpu.state == "mig"]
-    findings = [f for gpu in listed if (f := _down(gpu, up, links, _ticket(gpus, gpu.index), expect))]
+    findings = [
+        f for gpu in listed if (f := _down(gpu, up, links, gpus.get(gpu.index) if gpus else None, expect))
+    ]
     findings += [f for gpu in links.gpus if (f := _without(gpu, up, links, gpus, board))]
     dark = [gpu for gpu in links.gpus if gpu.state == "all-inactive"]
     findings += [finding for gpu in dark if (finding := _dark(gpu, links, gpus, board))]
@@ -99,10 +101,6 @@ def _switched(board: Board | None) -> bool:
 
 def _stated(gpu: GpuLinks) -> bool:
     return any(link.active is not None for link in gpu.links)
-
-
-def _ticket(gpus: Gpus | None, index: int) -> Gpu | None:
-    return next((gpu for gpu in gpus.gpus if gpu.index == index), None) if gpus else None
 
 
 def _model(gpu: GpuLinks) -> GpuModel | None:
@@ -186,7 +184,7 @@ def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None)
         return None
     if len(links.gpus) == 1 and not (board and board.fabric):
         return None
-    known = _ticket(gpus, gpu.index)
+    known = gpus.get(gpu.index) if gpus else None
     said = [*links_of(links.source, gpu.index), *(identity_evidence(links.source, known) if known else [])]
     summary = f"0 of {model.nvlink_links} NVLinks up"
     finding = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
@@ -200,7 +198,7 @@ def _without(
 
     Where no module has any, a hypervisor or confidential computing may have taken it from all.
     """
-    model, known = _model(gpu), _ticket(gpus, gpu.index)
+    model, known = _model(gpu), gpus.get(gpu.index) if gpus else None
     if gpu.state != "none" or not (board and board.joined) or model is None or len(links.gpus) < 2:
         return None
     if not up and (board.virtual is not False or (known and known.confidential_compute)):
@@ -266,11 +264,11 @@ def speed(links: NvLinks, gpus: Gpus | None) -> Iterator[Finding]:
     if not rated:
         yield Finding.skip("no link reports its speed")
         return
-    slow = [(gpu, link) for gpu, link in rated if _too_slow(gpu, link, rated)]
+    slow = [(gpu, link) for gpu, link in rated if (link.speed_gbytes_s or 0) < SLOW * _rate(gpu, rated)]
     for index in sorted({gpu.index for gpu, _ in slow}):
         gpu = next(gpu for gpu, _ in slow if gpu.index == index)
         own = [link for other, link in slow if other.index == index]
-        known = _ticket(gpus, index)
+        known = gpus.get(index) if gpus else None
         lines = [
             one for x in own[:18] for one in link_evidence(links.source, index, x.link, "speed_mbytes_s")
         ]
@@ -291,7 +289,3 @@ def _rate(gpu: GpuLinks, rated: Sequence[tuple[GpuLinks, NvLink]]) -> float:
     if model and (model.nvlink_link_raw_gbps or model.nvlink_link_gbps):
         return float(model.nvlink_link_raw_gbps or model.nvlink_link_gbps or 0)
     return max(link.speed_gbytes_s or 0 for other, link in rated if other.name == gpu.name)
-
-
-def _too_slow(gpu: GpuLinks, link: NvLink, rated: Sequence[tuple[GpuLinks, NvLink]]) -> bool:
-    return (link.speed_gbytes_s or 0) < SLOW * _rate(gpu, rated)

@@ -83,7 +83,7 @@ def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Ite
 
 def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
     """At most one finding per GPU: what grows, else what stands out, else what is worth knowing."""
-    known = next((g for g in gpus.gpus if g.index == gpu.index), None) if gpus else None
+    known = gpus.get(gpu.index) if gpus else None
     growing = list(_growing(gpu, growth))
     high = [line for link in gpu.links for line in _high(link)]
     some = [line for link in gpu.links for line in _some(link)]

@@ -13,7 +13,7 @@ from nodedoctor.facts.rdma.sysfs import Rdma
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.loaded_nccl import LoadedNccl
-from nodedoctor.facts.stack.pins import wheels_of
+from nodedoctor.facts.stack.requirements import wheels_of
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.gpus import gpu_model, is_datacentre
 from nodedoctor.lint.devices import judge_devices, unseen_devices

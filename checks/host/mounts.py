@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.host.fstab import Fstab, FstabEntry
+from nodedoctor.facts.host.mounts import Fstab, FstabEntry
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look, repair
+from nodedoctor.wording import first_few
 
 
 @check("host.mounts", "File systems of /etc/fstab", tags={"fast"}, without=(Container,), stage="preview")
@@ -35,9 +36,8 @@ def mounts(fstab: Fstab, container: Container | None) -> Iterator[Finding]:
     else:
         yield from map(_missing, fstab.missing)
         if not fstab.missing:
-            points = ", ".join(entry.point for entry in fstab.entries[:6])
-            more = f" and {len(fstab.entries) - 6} more" if len(fstab.entries) > 6 else ""
-            yield Finding.ok(f"mounted as /etc/fstab has it: {points}{more}")
+            points = first_few([entry.point for entry in fstab.entries], 6)
+            yield Finding.ok(f"mounted as /etc/fstab has it: {points}")
 
 
 def _missing(entry: FstabEntry) -> Finding:

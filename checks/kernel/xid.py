@@ -14,11 +14,11 @@ from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.grouping import group_by
 from nodedoctor.knowledge import xids as table
+from nodedoctor.knowledge.fixes.gpu import recovery_fix
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
-from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
 from nodedoctor.steps import keep, look, reboot
-from nodedoctor.wording import SUMMARY, clause, fitting, sentences, shortened
+from nodedoctor.wording import SUMMARY, clause, first_few, fitting, sentences, shortened
 
 from .pci_address import gpu_index, subject_of
 from .xid_meaning import JudgedXid, judge_events, link_behind, of_programs, recovery_asked
@@ -177,9 +177,8 @@ def _fix(asked: JudgedXid, index: str | None, worst: JudgedXid) -> Fix:
 def _affected_processes(one: JudgedXid) -> str:
     """The processes that were hit."""
     owners = Counter((event.name, event.pid) for event in one.events if event.pid or event.name)
-    named = [f"{name or '?'} (pid {pid})" if pid else str(name) for (name, pid), _ in owners.most_common(1)]
-    more = f" and {len(owners) - 1} more" if len(owners) > 1 else ""
-    return f", {', '.join(named)}{more}" if named else ""
+    named = [f"{name or '?'} (pid {pid})" if pid else str(name) for (name, pid), _ in owners.most_common()]
+    return f", {first_few(named, 1)}" if named else ""
 
 
 def _when(one: JudgedXid) -> str:
@@ -199,9 +198,7 @@ def _evidence(judged: list[JudgedXid]) -> list[Evidence]:
 
 def _gpu_at(device: str | None, gpus: Gpus | None) -> Gpu | None:
     index = gpu_index(device, gpus, None) if device and gpus else None
-    return (
-        next((gpu for gpu in gpus.gpus if gpu.index == index), None) if gpus and index is not None else None
-    )
+    return gpus.get(index) if gpus and index is not None else None
 
 
 def _counters_went_back(event: LoggedXid, gpu: Gpu | None) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from nodedoctor.facts.kernel.events import LoggedXid
 from nodedoctor.knowledge import xids as table
-from nodedoctor.knowledge.fixes.recovery import recovery_fix
+from nodedoctor.knowledge.fixes.gpu import recovery_fix
 from nodedoctor.model import Action, Status
 from nodedoctor.patterns import regex
 from nodedoctor.record import record

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.peers import Attribute, odd_ones
 from nodedoctor.declare.registry import check
-from nodedoctor.facts.network.ethtool import NAME, Ethtool
+from nodedoctor.facts.network.net import NAME, Ethtool
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.model import Evidence, Finding, Fix, reading

@@ -29,7 +29,7 @@ def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """
     linked = [p for p in rails.ports if p.infiniband and (p.active or p.state in ("INIT", "ARMED"))]
     if not linked:
-        yield _no_infiniband(ib)
+        yield Finding.skip("no InfiniBand rail has a link" if ib.ports else ib.absent)
         return
     waiting = [port for port in linked if port.state == "INIT"]
     lost = [port for port in linked if port.active and port.sm_lid == 0]
@@ -92,7 +92,3 @@ def _versions(different: Sequence[IbPort], others: int, usual: str) -> str:
         f"{comma_list(dict.fromkeys(names), 3)} firmware {version}" for version, names in adapters.items()
     ]
     return f"{', '.join(versions_text[:2])}, {others} {singular_or_plural(others, 'other', 'others')} {usual}"
-
-
-def _no_infiniband(ib: Ib) -> Finding:
-    return Finding.skip("no InfiniBand rail has a link" if ib.ports else ib.absent)

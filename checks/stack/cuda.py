@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, numbers
-from nodedoctor.facts.stack.pins import torch_pin
 from nodedoctor.facts.stack.places import package_said, required_said
+from nodedoctor.facts.stack.requirements import torch_pin
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
+from nodedoctor.wording import comma_list, count_with_noun, first_few, singular_or_plural
 
 SHARED = ("nccl", "cudnn", "nvshmem", "cusparselt")
 """Wheels that write the same files for every CUDA major (nvidia/nccl/lib/libnccl.so.2, ...)."""
@@ -83,9 +83,7 @@ def _leftovers(
     stems = {_stem(package) for package in packages} & set(SHARED)
     rivals = [package for package in majors if majors[package] == own and _stem(package) in stems]
     wanting = sorted({name for package in packages for name in _wanted_by(target, package)})
-    names = ", ".join(map(str, packages[:2])) + (
-        f" and {len(packages) - 2} more" if len(packages) > 2 else ""
-    )
+    names = first_few(packages, 2)
     do = singular_or_plural(len(packages), "does", "do")
     what = f"{names} {do} not fit torch {torch.version} (CUDA {torch.cuda})"
     lead = f"{comma_list([package.name for package in packages], 2)} {do} not fit torch {torch.version}"

@@ -14,7 +14,7 @@ from nodedoctor.knowledge.versions.torch_pins import torch_release
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.patterns import regex
 from nodedoctor.steps import look, repair
-from nodedoctor.wording import short_path
+from nodedoctor.wording import first_few, short_path
 
 DISTURBS = "jobs that use this Python environment"
 _BUILDS = regex(r"deepspeed|flashinfer-python|apex|megatron-.*|flash-attn")
@@ -208,13 +208,12 @@ def undefined_symbol(target: TargetPython, torch: Torch, libraries: Libraries | 
     elif libraries.nccl_missing and won:
         version = won[1].version if won[1] else ""
         missing = libraries.nccl_missing
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         evidence = [*resolved_said(won[0]), reading(target.source, "libraries.nccl_missing")]
         rule = won[0].rule
         command = (repair("unset {}", rule),) if rule.startswith("LD_") else ()
         text = f"Remove {won[0].path} from {rule}." if command else "Install the NCCL torch requires."
         yield Finding.fail(
-            f"import torch fails: undefined symbol: {', '.join(missing[:3])}{more}; NCCL {version or '?'} of "
+            f"import torch fails: undefined symbol: {first_few(missing, 3)}; NCCL {version or '?'} of "
             f"{won[0].path} ({rule}) does not have what torch {torch.version} calls",
             subject="library:libnccl",
             evidence=evidence,

@@ -13,14 +13,14 @@ from nodedoctor.facts.rdma.sysfs import Rdma
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, Mapped, versions_in_use
-from nodedoctor.facts.stack.pins import same_release
 from nodedoctor.facts.stack.places import library_said, package_said, resolved_said
+from nodedoctor.facts.stack.requirements import same_release
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.versions.nccl import BadVersion, Effect, affecting, known_bad
 from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look
-from nodedoctor.wording import short_path
+from nodedoctor.wording import first_few, short_path
 
 RESTART = "the job (it must be restarted)"
 PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80", "mixed-cpus", "cuda-graphs")
@@ -94,7 +94,7 @@ def _name(kind: str) -> str:
 
 def _who(group: list[Mapped]) -> str:
     labels = list(dict.fromkeys(one.label for one in group))
-    return ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
+    return first_few(labels, 3)
 
 
 def _line(one: Mapped) -> list[Evidence]:

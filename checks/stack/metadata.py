@@ -10,14 +10,13 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.system_packages import SystemPackages
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, Wanted
-from nodedoctor.facts.stack.pins import is_wheel_of
 from nodedoctor.facts.stack.places import package_said, requirement_said, torch_said
-from nodedoctor.facts.stack.requirements import Requirement, requirement, requirements
+from nodedoctor.facts.stack.requirements import Requirement, is_wheel_of, requirement, requirements
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.stack import ray_range
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import repair
-from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
+from nodedoctor.wording import comma_list, count_with_noun, first_few, singular_or_plural
 
 DISTURBS = "jobs that use this Python environment"
 _OF_TORCH = ("triton", "pytorch-triton")
@@ -112,7 +111,6 @@ def _is_broken(target: TargetPython, found: Requirement) -> bool:
 def _broken(target: TargetPython, broken: list[Requirement]) -> Finding:
     package = broken[0].package
     lines = [f"{one.wanted} ({_installed_instead(one)})" for one in broken]
-    more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
     command = target.install(*(str(one.wanted) for one in broken[:8]))
     others = [one.wanted.name for one in broken if _wanted_by_others(target, one.wanted, package.name)]
     text = "Install the required version" + (
@@ -123,7 +121,7 @@ def _broken(target: TargetPython, broken: list[Requirement]) -> Finding:
         else "."
     )
     missing = [entry.wanted.name for entry in broken if not entry.installed]
-    summary = f"{package} requires {'; '.join(lines[:3])}{more}"
+    summary = f"{package} requires {first_few(lines, 3, '; ')}"
     if len(missing) == len(broken):
         are = singular_or_plural(len(missing), "is", "are")
         summary = f"{comma_list(missing, 3)} {are} missing ({package} requires {comma_list(missing, 3)})"

@@ -6,9 +6,16 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries, LibraryCopy, Resolved
 from nodedoctor.facts.stack.packages import Package
-from nodedoctor.facts.stack.pins import Pin, older, requirements_seen, same_release, torch_pin, wheels_of
 from nodedoctor.facts.stack.places import library_said, package_said, pin_said
 from nodedoctor.facts.stack.probe import ImportedTorch
+from nodedoctor.facts.stack.requirements import (
+    Pin,
+    older,
+    requirements_seen,
+    same_release,
+    torch_pin,
+    wheels_of,
+)
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look, without_entry

@@ -6,7 +6,6 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import Package
-from nodedoctor.facts.stack.pins import Pin, older, torch_pin, wheels_of
 from nodedoctor.facts.stack.places import (
     package_said,
     pin_said,
@@ -15,11 +14,11 @@ from nodedoctor.facts.stack.places import (
     toolkit_said,
     torch_said,
 )
-from nodedoctor.facts.stack.requirements import Requirement, requirement
+from nodedoctor.facts.stack.requirements import Pin, Requirement, older, requirement, torch_pin, wheels_of
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions import stack
 from nodedoctor.knowledge.versions.torch_pins import torch_release
-from nodedoctor.model import Evidence, Finding, Fix, Status, Step
+from nodedoctor.model import Finding, Fix, Status, Step
 from nodedoctor.steps import look, without_entry
 
 DISTURBS = "jobs that use this Python environment"
@@ -289,7 +288,7 @@ def _pinned(
             return Finding.skip(f"this torch requires no {what}, none is installed")
         return Finding.skip(f"this torch requires no {what} in its visible metadata ({package})")
     subject = f"package:{pin.wanted.name}"
-    evidence = _pin_said(target, pin)
+    evidence = pin_said(target, pin.wanted.name)
     if package is None and not target.complete:
         return Finding.skip(f"the paste lists no {what}")
     fix = Fix("Install the version torch requires.", (target.install(str(pin.wanted)),), "config", DISTURBS)
@@ -308,7 +307,3 @@ def _pinned(
 
 def _absent(target: TargetPython, name: str) -> Finding:
     return Finding.skip(f"{name} is not installed in {target.label}, as far as seen")
-
-
-def _pin_said(target: TargetPython, pin: Pin) -> list[Evidence]:
-    return pin_said(target, pin.wanted.name)

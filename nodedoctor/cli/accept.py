@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodedoctor import input_files, journal
-from nodedoctor.accept import document, text
+from nodedoctor.accept import document
 from nodedoctor.accept.document import CHECKS
 from nodedoctor.cli import endings, headless, outputs
 from nodedoctor.cli.arguments import add_training_python, command_words, seconds
@@ -18,7 +18,7 @@ from nodedoctor.engine.session import Request, Session
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import loaded
 from nodedoctor.report import json as report_json
-from nodedoctor.report.accept_page import code_of
+from nodedoctor.report.accept_page import accept_text, code_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -61,7 +61,7 @@ def _show(acceptance: Mapping[str, Any], arguments: Namespace) -> int:
     if arguments.json:
         form = f"{json.dumps(acceptance, indent=1)}\n"
     else:
-        form = text.render(acceptance, min(columns(), 110))
+        form = accept_text(acceptance, min(columns(), 110))
     if not emit(form):
         return Exit.OUTPUT
     return outputs.write(arguments, lambda: acceptance) or outranks or code_of(acceptance)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,18 +99,13 @@ def main(words: Sequence[str]) -> int:
 
 def _rendered(arguments: Namespace, comparison: Comparison, *reports: Report) -> str:
     """What goes to stdout; colours only on a terminal."""
-    from nodedoctor.cli.console import columns, has_colours
+    from nodedoctor.cli.console import page_shape
     from nodedoctor.report import comparison_views
 
     if arguments.json:
         return json.dumps(comparison_views.document(comparison, *reports), indent=1) + "\n"
-    on_terminal = sys.stdout.isatty()
-    return comparison_views.render(
-        comparison,
-        *map(heading, reports),
-        width=min(columns(), 140) if on_terminal else 100,
-        colour=on_terminal and has_colours(),
-    )
+    width, colour = page_shape(140)
+    return comparison_views.render(comparison, *map(heading, reports), width=width, colour=colour)
 
 
 def parser() -> Parser:

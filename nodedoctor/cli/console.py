@@ -161,6 +161,33 @@ def mutter(text: str) -> None:
         drop(2)
 
 
+def page_shape(widest: int, piped: int = 100) -> tuple[int, bool]:
+    """Columns of a page on stdout, and whether it has colours: a terminal's, up to `widest`, or a pipe's."""
+    return (min(columns(), widest), has_colours()) if sys.stdout.isatty() else (piped, False)
+
+
+def may_narrate(arguments: argparse.Namespace) -> bool:
+    """Whether a person may read on stderr what is being waited for."""
+    return not arguments.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class StatusLine:
+    """One line on a terminal's stderr that is written over again and again."""
+
+    def __init__(self) -> None:
+        self._is_shown = False
+
+    def show(self, text: str) -> None:
+        """Show this instead of what was there."""
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        self._is_shown = True
+
+    def erase(self) -> None:
+        """Take the line away, if there is one."""
+        if self._is_shown:
+            self.show("")
+
+
 def drop(number: int) -> None:
     """Let a stream lead nowhere: Python would complain once more while flushing it at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

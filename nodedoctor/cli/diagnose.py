@@ -6,10 +6,16 @@ What costs time is imported in the functions that need it: a start must be quick
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
-from nodedoctor.cli.console import columns, complain, emit, has_colours, mutter, write_stderr
+from nodedoctor.cli.console import (
+    complain,
+    emit,
+    may_narrate,
+    mutter,
+    page_shape,
+    write_stderr,
+)
 from nodedoctor.cli.exit_codes import Exit, exit_code
 from nodedoctor.cli.request import add_hint, find_problem, make_request
 from nodedoctor.errors import NodeDoctorError
@@ -130,7 +136,7 @@ def _diagnose_machine(session: Session, arguments: argparse.Namespace) -> tuple[
     async def run() -> None:
         # Not returned: asyncio.run() writes out what it returns, a whole report, as it gives back SIGINT.
         kept.append(
-            await headless.run(session, progress=_may_narrate(arguments), record=bool(arguments.record))
+            await headless.run(session, progress=may_narrate(arguments), record=bool(arguments.record))
         )
 
     asyncio.run(run())
@@ -209,11 +215,5 @@ def _rendered(report: Report, arguments: argparse.Namespace) -> str:
     from nodedoctor.report import brief, text
 
     view = text.render if arguments.verbose else brief.render
-    on_terminal = sys.stdout.isatty()
-    width = min(columns(), 110) if on_terminal else 80
-    colour = on_terminal and has_colours()
+    width, colour = page_shape(110, piped=80)
     return view(report, width=width, colour=colour, quiet=arguments.quiet)
-
-
-def _may_narrate(arguments: argparse.Namespace) -> bool:
-    return not arguments.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

@@ -6,6 +6,9 @@ from enum import IntEnum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from nodedoctor.model import Severity
     from nodedoctor.report.document import Report
 
 
@@ -36,20 +39,22 @@ def outcome_code(outcome: str) -> int:
 
 def exit_code(report: Report, fail_on: str = "fail") -> int:
     """The verdict as a number: see README, "Exit codes"."""
-    from nodedoctor.report.document import is_blind, is_broken
+    from nodedoctor.report.document import counted
 
-    findings = [
-        finding
-        for result in report["results"]
-        for finding in result["findings"]
-        if finding["waived"] is None and not finding.get("preview")
-    ]
-    if any(f["status"] == "fail" for f in findings):
+    severities = {counted(finding) for result in report["results"] for finding in result["findings"]}
+    return severity_code(severities, fail_on)
+
+
+def severity_code(severities: Collection[Severity], fail_on: str) -> int:
+    """The number of all severities that were found, of a node, of a fleet or between nodes."""
+    from nodedoctor.model import Severity
+
+    if Severity.FAIL in severities:
         return Exit.FAIL
-    if any(map(is_broken, findings)):
+    if Severity.BROKEN in severities:
         return Exit.UNKNOWN
-    if fail_on == "warn" and any(f["status"] == "warn" for f in findings):
+    if fail_on == "warn" and Severity.WARN in severities:
         return Exit.WARN
-    if fail_on in ("warn", "unknown") and any(map(is_blind, findings)):
+    if fail_on in ("warn", "unknown") and Severity.BLIND in severities:
         return Exit.UNKNOWN
     return Exit.OK

@@ -13,7 +13,7 @@ from nodedoctor.cli.explain_fact import fact_lines
 from nodedoctor.cli.explain_lines import label_lines, source_lines, step_lines, text_lines, wrapped
 from nodedoctor.declare.registry import Check, Fact
 from nodedoctor.demo import DEMOS, folder
-from nodedoctor.knowledge import causes, env_vars, kinds, xids
+from nodedoctor.knowledge import env_vars, kinds, xids
 from nodedoctor.knowledge.ownership import owner_word
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert_lines
@@ -129,11 +129,11 @@ def _sxid(row: xids.SxidRow) -> Iterator[str]:
 
 
 def _cause(word: str) -> Iterator[str] | None:
-    row = causes.cause(word.lower().replace("-", "_"))
+    row = kinds.cause(word.lower().replace("-", "_"))
     return None if row is None else _cause_lines(row)
 
 
-def _cause_lines(row: causes.KnownCause) -> Iterator[str]:
+def _cause_lines(row: kinds.KnownCause) -> Iterator[str]:
     yield f"{row.cause}: {row.title}"
     yield from text_lines(row.means)
     yield from step_lines("How to confirm", row.confirm)
@@ -156,7 +156,7 @@ def _kind_lines(row: kinds.Kind) -> Iterator[str]:
     yield from label_lines("Again", RECURRENCE[row.same_nodes, row.other_nodes])
     yield from label_lines("Owner", owner_word(row.owner))
     yield from label_lines("Differs", row.differs)
-    cause = causes.cause(row.cause)
+    cause = kinds.cause(row.cause)
     yield from label_lines("Seen by", ", ".join(name.replace("_", " ") for name in row.events))
     if cause is not None:
         yield from step_lines("Fix", cause.fix)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from nodedoctor import journal
 from nodedoctor.children import child_process
 from nodedoctor.children.programs import child
+from nodedoctor.cli.console import StatusLine
 from nodedoctor.cli.endings import ended_by_signals
 from nodedoctor.declare.registry import Command
 from nodedoctor.engine.run import Diagnosis
@@ -80,22 +80,14 @@ async def read_journal(folder: str) -> tuple[list[Json], str]:
 
 async def _narrate(diagnosis: Diagnosis) -> None:
     """After a while, keep one line on stderr that names the probes still running."""
-    shown = False
+    line = StatusLine()
     try:
         await asyncio.sleep(PROGRESS_AFTER_S)
         while True:
             waiting = diagnosis.source.waiting_for()
             oldest = sorted(waiting.items(), key=lambda item: -item[1])[:3]
             names = ", ".join(f"{name} {age:.0f} s" for name, age in oldest)
-            print(
-                f"\r\x1b[Kwaiting for {names}" if names else "\r\x1b[K", end="", file=sys.stderr, flush=True
-            )
-            shown = True
+            line.show(f"waiting for {names}" if names else "")
             await asyncio.sleep(1)
     finally:
-        if shown:
-            _write_report("")
-
-
-def _write_report(line: str) -> None:
-    print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        line.erase()

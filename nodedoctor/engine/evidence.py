@@ -32,8 +32,7 @@ from nodedoctor.debug import Log
 from nodedoctor.facts.gpu.nvml.enums import meaning
 from nodedoctor.facts.gpu.nvml.reading import document_of
 from nodedoctor.facts.gpu.smi.q import read_q
-from nodedoctor.facts.gpu.smi.sections import Section
-from nodedoctor.facts.gpu.smi.xml import read_xml
+from nodedoctor.facts.gpu.smi.sections import Section, read_xml
 from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Evidence, Finding, Observation
 from nodedoctor.patterns import regex

@@ -25,8 +25,7 @@ from nodedoctor.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from nodedoctor.children.fork_server import ForkServer
-    from nodedoctor.engine.live import Live
-    from nodedoctor.engine.prefetch import Prefetcher
+    from nodedoctor.engine.live import Live, Prefetcher
 
 
 class UsageError(NodeDoctorError):
@@ -147,7 +146,7 @@ class Session:
     def _ahead(self) -> Prefetcher | None:
         if self._server is None:
             return None
-        from nodedoctor.engine.prefetch import Prefetcher
+        from nodedoctor.engine.live import Prefetcher
 
         asked, judging = self.request, checks_for(self._expect().values)
         words, tags = asked.words, frozenset(asked.tags)

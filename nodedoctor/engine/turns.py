@@ -11,6 +11,12 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 
+from nodedoctor.declare.registry import Lane
+
+WIDTH = {Lane.CPU: 8, Lane.NVIDIA: 1, Lane.FS: 4, Lane.GPU_LOAD: 1}
+"""A driver is asked one question at a time, and load on GPUs disturbs other load; else as many as keep a
+small node busy (chosen by us, no external source)."""
+
 
 class Turns:
     """At most `width` at a time. Cancelling who waits costs nobody else a turn."""

@@ -4,16 +4,78 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
+import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
-from nodedoctor.cli.console import columns
-from nodedoctor.fleet.ways import transport
+from nodedoctor.cli.console import StatusLine, columns, may_narrate
 
 if TYPE_CHECKING:
-    from nodedoctor.fleet.gather import Gathered, GatherState
+    from nodedoctor.fleet.gather import Gathered, GatherState, Transport
     from nodedoctor.fleet.model import FleetRequest
+
+
+def transport(arguments: argparse.Namespace) -> Transport:
+    """The way to the nodes that was chosen."""
+    if arguments.reports:
+        from nodedoctor.fleet.reports.files import Reports
+
+        return Reports(arguments.reports)
+    if arguments.ssh is not None:
+        from nodedoctor.fleet.transports.ssh import Ssh
+
+        return Ssh(_node_set(arguments.ssh))
+    if arguments.slurm is not None:
+        from nodedoctor.fleet.transports.slurm.transport import Slurm
+
+        return Slurm(split("--slurm", arguments.slurm))
+    if arguments.kube is not None:
+        from nodedoctor.fleet.transports.kube import Kube
+
+        return Kube(arguments.kube)
+    from nodedoctor.fleet.transports.ray import Ray
+
+    return Ray(arguments.ray, arguments.python)
+
+
+def _node_set(text: str) -> str:
+    """A node set, from where it is written; of a file each line is looked at by itself, to name a bad one."""
+    from nodedoctor.fleet.model import FleetError
+    from nodedoctor.nodeset import NodeSetError, expand_nodes
+
+    if text != "-" and not text.startswith("@"):
+        return text
+    try:
+        told = _all_of(sys.stdin.buffer if text == "-" else text[1:]).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FleetError(f"--ssh {text}: {getattr(error, 'strerror', None) or error}") from None
+    lines = [line.partition("#")[0] for line in told.split("\n")]
+    for number, line in enumerate(lines, 1):
+        try:
+            expand_nodes(line)
+        except NodeSetError as error:
+            raise FleetError(f"--ssh {text}, line {number}: {error}") from None
+    return "\n".join(lines)
+
+
+def _all_of(source: BinaryIO | str) -> bytes:
+    """What a file of names, or standard input, holds."""
+    from nodedoctor import input_files
+
+    return (
+        input_files.read(source, pipes=True) if isinstance(source, str) else source.read(input_files.LARGEST)
+    )
+
+
+def split(option: str, text: str) -> tuple[str, ...]:
+    """The value of an option as words of a shell; UsageError where it is none."""
+    from nodedoctor.engine.session import UsageError
+
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"{option} {text}: {error}") from None
+
 
 PROGRESS_AFTER_S = 2.0
 """Seconds before a person is told who is being waited for."""
@@ -29,7 +91,6 @@ async def gather_nodes(arguments: argparse.Namespace, request: FleetRequest) -> 
 
     if arguments.save:
         await make_folder(arguments.save)
-    may_tell = not arguments.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     line = _Progress()
     try:
         return await gather(
@@ -37,10 +98,10 @@ async def gather_nodes(arguments: argparse.Namespace, request: FleetRequest) -> 
             request,
             peers=arguments.peers,
             save=arguments.save,
-            progress=line.show if may_tell else None,
+            progress=line.progress if may_narrate(arguments) else None,
         )
     finally:
-        line.clear()
+        line.erase()
 
 
 async def make_folder(path: str) -> None:
@@ -54,14 +115,12 @@ async def make_folder(path: str) -> None:
         raise FleetError(f"--save {path}: {seen.note or 'no answer'}")
 
 
-class _Progress:
+class _Progress(StatusLine):
     """Keeps one line on stderr that says how far we are and who is being waited for."""
 
-    def __init__(self) -> None:
-        self._shown = False
-        self._told = 0.0
+    _told = 0.0
 
-    def show(self, state: GatherState) -> None:
+    def progress(self, state: GatherState) -> None:
         """Show the line; the names only after a while."""
         from nodedoctor.nodeset import fold
         from nodedoctor.report.inert import inert
@@ -72,11 +131,4 @@ class _Progress:
         if loop.time() - self._told >= PROGRESS_AFTER_S and state.waiting:
             more = f" and {len(state.waiting) - NAMED} more" if len(state.waiting) > NAMED else ""
             names = f", waiting for {inert(fold(state.waiting[:NAMED]))}{more}"
-        line = f"{state.answered}/{state.expected} nodes{names}"[: columns() - 1]
-        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
-        self._shown = True
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.show(f"{state.answered}/{state.expected} nodes{names}"[: columns() - 1])

@@ -7,15 +7,13 @@ import asyncio
 import contextlib
 import os
 import shlex
-import sys
 from typing import TYPE_CHECKING, Any
 
-from nodedoctor.cli.console import columns, complain, has_colours, write_stderr
-from nodedoctor.cli.exit_codes import Exit
+from nodedoctor.cli.console import complain, page_shape, write_stderr
+from nodedoctor.cli.exit_codes import Exit, severity_code
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.fleet.asking import gather_nodes, make_folder
+from nodedoctor.fleet.asking import gather_nodes, make_folder, split, transport
 from nodedoctor.fleet.ending import Lists, conclude
-from nodedoctor.fleet.ways import split, transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -71,15 +69,7 @@ def exit_code(fleet: Fleet, fail_on: str = "fail") -> int:
     found = {problem.counted for node in fleet.nodes for problem in node.problems}
     found |= {node.severity for node in fleet.nodes}
     found |= {Severity.of(oddity.status) for oddity in fleet.oddities}
-    if Severity.FAIL in found:
-        return Exit.FAIL
-    if Severity.BROKEN in found:
-        return Exit.UNKNOWN
-    if fail_on == "warn" and Severity.WARN in found:
-        return Exit.WARN
-    if fail_on in ("warn", "unknown") and Severity.BLIND in found:
-        return Exit.UNKNOWN
-    return Exit.OK
+    return severity_code(found, fail_on)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -201,9 +191,7 @@ def _rendered(found: Mapping[str, Any], arguments: argparse.Namespace) -> str:
         return document.render(found) + "\n"
     from nodedoctor.fleet import text
 
-    on_terminal = sys.stdout.isatty()
-    width = min(columns(), 140) if on_terminal else 100
-    colour = on_terminal and has_colours()
+    width, colour = page_shape(140)
     return text.render(found, width=width, colour=colour, quiet=arguments.quiet, again=_again(arguments))
 
 

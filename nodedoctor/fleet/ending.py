@@ -34,7 +34,7 @@ def conclude(
     run, 0 for none.
     """
     if arguments.redact:
-        from nodedoctor.redact.fleet_documents import redacted_nodes
+        from nodedoctor.redact.documents import redacted_nodes
 
         document = redacted_nodes(document)
     if render and not emit(render(document, arguments)):

@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -20,10 +20,9 @@ from nodedoctor.fleet.compare import clocks
 from nodedoctor.fleet.compare.duplicates import drop_duplicates
 from nodedoctor.fleet.compare.outliers import judge
 from nodedoctor.fleet.compare.reachability import cleared
-from nodedoctor.fleet.model import Fleet, FleetRequest, Node
-from nodedoctor.fleet.reports.own import own_reports
+from nodedoctor.fleet.model import Fleet, FleetRequest, Node, is_old
 from nodedoctor.fleet.reports.saved import saved_text
-from nodedoctor.nodeset import fold, natural_key, of_file, plain
+from nodedoctor.nodeset import fold, natural_key, of_file, plain, short_host
 from nodedoctor.record import record
 
 END_WAIT_S = 10.0
@@ -231,3 +230,34 @@ class _Run:
             return tuple(host for host in self.hosts if host not in self._came)
         told: Callable[[], tuple[str, ...]] = getattr(self._transport, "waiting", lambda: ())
         return told()
+
+
+_MOST = 0.5
+"""Share of nodes that call themselves as they were asked, from which names are hostnames here: one that calls
+itself otherwise answered for another (our choice; where names are aliases, hardly any does)."""
+
+
+def own_reports(nodes: Iterable[Node], started: str) -> Iterator[Node]:
+    """The nodes, as unreadable where the answer is of another node, or was not made now."""
+    listed = list(nodes)
+    asked = {short_host(node.host) for node in listed}
+    answered = [node for node in listed if node.state == "answered" and node.hostname]
+    named = sum(short_host(node.hostname) == short_host(node.host) for node in answered)
+    by_hostname = len(answered) > 2 and named > _MOST * len(answered)
+    for node in listed:
+        known, other = short_host(node.host), short_host(node.hostname)
+        if node.state != "answered":
+            yield node
+        elif other and other != known and (other in asked or by_hostname):
+            yield _not_its_own(node, f"the report is of {node.hostname}, another node")
+        elif is_old(node, started):
+            when = node.started or "no time"
+            yield _not_its_own(node, f"the report is of {when}: an old one, or the node's clock is wrong")
+        else:
+            yield node
+
+
+def _not_its_own(node: Node, note: str) -> Node:
+    noted = [part for part in node.note.split("; ") if part and not part.startswith("calls itself ")]
+    kept = Node(node.host, "unreadable", note="; ".join((note, *noted)), seconds=node.seconds, raw=node.raw)
+    return replace(kept, report=node.report, alias=node.alias)

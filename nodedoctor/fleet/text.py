@@ -14,11 +14,11 @@ from nodedoctor.fleet.compare.grouping import GroupedProblem, blank, families, f
 from nodedoctor.fleet.document import fleet_of, kinds_of
 from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity
 from nodedoctor.knowledge.ownership import owner_column
-from nodedoctor.model import Severity, Status
+from nodedoctor.model import WORST_FIRST, Severity, Status
 from nodedoctor.report.inert import inert
 from nodedoctor.report.page import FIX, FOLLOWS, WHY
 from nodedoctor.report.writer import INDENT, Writer
-from nodedoctor.wording import about, sentences
+from nodedoctor.wording import about, count_with_noun, sentences
 
 MOST = 40
 """Problems, oddities or notes shown of each sort; the JSON has all of them."""
@@ -70,7 +70,7 @@ def tally(fleet: Fleet) -> str:
     told = [f"{found[key]} {key}" for key in ("fail", "unknown", "warn") if found[key]]
     told += [f"{found[state]} {state}" for state in get_args(NodeState)[1:] if found[state]]
     told += [f"{found[key]} {key}" for key in ("pass", "skip") if found[key]]
-    count = f"{len(fleet.nodes)} node{'' if len(fleet.nodes) == 1 else 's'}"
+    count = count_with_noun(len(fleet.nodes), "node")
     return f"{count} ({fleet.source}): {', '.join(told)}   in {fleet.seconds:.1f} s"
 
 
@@ -192,7 +192,7 @@ class _Page:
             groups.setdefault((status, but), []).append(node.host)
         if groups:
             self.to.line("")
-        for status in (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP):
+        for status in WORST_FIRST:
             for (one, but), hosts in sorted(groups.items(), key=lambda item: item[0][1]):
                 if one is status:
                     self.to.status(status, but + nodes(hosts))

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Any
 
-from nodedoctor.cli.console import HelpFormatter, Parser, columns, complain, emit, has_colours, write_stderr
+from nodedoctor.cli.console import (
+    HelpFormatter,
+    Parser,
+    complain,
+    emit,
+    page_shape,
+    write_stderr,
+)
 from nodedoctor.cli.exit_codes import Exit, exit_code, outcome_code
 from nodedoctor.errors import NodeDoctorError
 
@@ -94,8 +100,7 @@ def _redacted(result: dict[str, Any], reading: Reading) -> dict[str, Any]:
     """The document without names. Of several nodes each has its own replacements for them."""
     from nodedoctor.intake.document import of_fleet
     from nodedoctor.redact import Redaction
-    from nodedoctor.redact.fleet_documents import redacted_nodes
-    from nodedoctor.redact.triage_documents import redacted_triage
+    from nodedoctor.redact.documents import redacted_nodes, redacted_triage
 
     alone = result["report"]
     redaction = Redaction.of(
@@ -126,9 +131,8 @@ def _rendered(result: dict[str, Any], arguments: argparse.Namespace) -> str:
 
     if arguments.json:
         return document.render(result)
-    on_terminal = sys.stdout.isatty()
-    width = min(columns(), 110) if on_terminal else 100
-    return page.render(result, width=width, colour=on_terminal and has_colours(), verbose=arguments.verbose)
+    width, colour = page_shape(110)
+    return page.render(result, width=width, colour=colour, verbose=arguments.verbose)
 
 
 def parser() -> Parser:

@@ -205,7 +205,7 @@ def _part(part: ArchivePart, outer: str, node: str, path: str, notes: list[str])
     """What one file, or one member of an archive, is."""
     inside = part.name != outer
     own_path = "" if inside else path
-    group = f"{outer}!{_top(part.name[len(outer) + 1 :])}" if inside else ""
+    group = f"{outer}!{part.name[len(outer) + 1 :].lstrip('./').partition('/')[0]}" if inside else ""
     if kind := document_kind(part.head):
         yield Unit(part.name, kind, node, data=_bounded(part.read, input_files.LARGEST), path=own_path)
     elif part.kind in _DUMPS:
@@ -219,10 +219,6 @@ def _part(part: ArchivePart, outer: str, node: str, path: str, notes: list[str])
     else:
         for unit in _text(part, node, own_path, notes):
             yield replace(unit, group=group) if group and not unit.node else unit
-
-
-def _top(name: str) -> str:
-    return name.lstrip("./").partition("/")[0]
 
 
 def _text(part: ArchivePart, node: str, path: str, notes: list[str]) -> Iterator[Unit]:

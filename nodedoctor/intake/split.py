@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
-from nodedoctor.intake.headings import Headings
+from nodedoctor.intake.file_names import Headings
 from nodedoctor.intake.shape import LOOSE, Shape
 from nodedoctor.intake.shapes import SHAPES
 from nodedoctor.record import record, replace

@@ -1,4 +1,4 @@
-"""What to do with a job by the kind of what ended it: the one table that decides on a restart."""
+"""What each cause of triage means, and by its kind what to do: the one table that decides on a restart."""
 
 from __future__ import annotations
 
@@ -7,6 +7,30 @@ from typing import Literal
 
 from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.record import record
+
+
+@record
+class KnownCause:
+    """One cause. `confirm` and `fix` are steps in order; `see` names checks, variables and other causes."""
+
+    cause: str
+    title: str
+    means: str
+    confirm: tuple[str, ...]
+    fix: tuple[str, ...]
+    source: str
+    see: tuple[str, ...] = ()
+    note: str = ""
+    unverified: bool = False
+
+
+causes = cached_rows("causes", "causes", KnownCause)
+
+
+def cause(name: str) -> KnownCause | None:
+    """The cause of that name, `peer_died`; None for one the table does not have."""
+    return next((row for row in causes() if row.cause == name), None)
+
 
 Decision = Literal["none", "restart", "restart-without", "stop", "look"]
 Recurs = Literal["yes", "no", "unknown"]

@@ -63,7 +63,7 @@ def judge_habit(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     elif (setting.name in _SWITCHES and switched_on(value)) or value.upper() in _OTHER_WORDS.get(
         setting.name, ()
     ):
-        yield _left_on(row)
+        yield Remark("warn", f"debug setting left on: {_make_remark(row)}", *_remove(row))
     elif setting.name in _WEIGHTY:
         yield Remark("note", _make_remark(row))
 
@@ -105,10 +105,6 @@ def _chatty(value: str, node: NodeContext) -> Iterator[Remark]:
     if level in ("INFO", "TRACE") and parts & {"ALL", "COLL", "CALL"}:
         text = "logs every collective: large files, slower steps; only for debugging"
         yield Remark("warn", text, "Set NCCL_DEBUG_SUBSYS=INIT,ENV,NET, or unset it.")
-
-
-def _left_on(row: EnvVar) -> Remark:
-    return Remark("warn", f"debug setting left on: {_make_remark(row)}", *_remove(row))
 
 
 def _remove(row: EnvVar) -> tuple[str, tuple[Step, ...]]:

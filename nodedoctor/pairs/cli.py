@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from nodedoctor.cli.console import columns, complain, emit
 from nodedoctor.cli.endings import ended_by_signals, on_ending
-from nodedoctor.cli.exit_codes import Exit
+from nodedoctor.cli.exit_codes import Exit, severity_code
 from nodedoctor.engine.run import utc_now
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.pairs import text
@@ -23,6 +23,7 @@ from nodedoctor.pairs.drive import PlanOutcome, PlanRunner
 from nodedoctor.pairs.fit import fit
 from nodedoctor.pairs.model import What
 from nodedoctor.pairs.schedule import Plan, plan
+from nodedoctor.report.document import severity
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -207,7 +208,9 @@ class _Run:
             return left_by or outranks or Exit.OK
         if too_many:
             return Exit.UNKNOWN
-        return _exit_code(told, self._arguments.fail_on or "fail")
+        return severity_code(
+            {severity(finding) for finding in told["findings"]}, self._arguments.fail_on or "fail"
+        )
 
     def _rendered(self, document: Mapping[str, Any], arguments: argparse.Namespace) -> str:
         return render(document) + "\n" if arguments.json else text.render(document, min(columns(100), 140))
@@ -226,27 +229,12 @@ class _Run:
         return start.show_measured(told) or 0
 
 
-def _exit_code(told: dict[str, Any], fail_on: str) -> int:
-    from nodedoctor.report.document import is_blind, is_broken
-
-    statuses = {finding["status"] for finding in told["findings"]}
-    if "fail" in statuses:
-        return Exit.FAIL
-    if any(map(is_broken, told["findings"])):
-        return Exit.UNKNOWN
-    if fail_on == "warn" and "warn" in statuses:
-        return Exit.WARN
-    if fail_on in ("warn", "unknown") and any(map(is_blind, told["findings"])):
-        return Exit.UNKNOWN
-    return Exit.OK
-
-
 def _transport(arguments: argparse.Namespace) -> Transport:
     """The way to the nodes that was chosen."""
-    from nodedoctor.fleet import ways
+    from nodedoctor.fleet import asking
 
     if arguments.slurm is not None:
         from nodedoctor.fleet.transports.slurm.transport import Slurm
 
-        return Slurm(ways.split("--slurm", arguments.slurm), minutes=MINUTES)
-    return cast("Transport", ways.transport(arguments))
+        return Slurm(asking.split("--slurm", arguments.slurm), minutes=MINUTES)
+    return cast("Transport", asking.transport(arguments))

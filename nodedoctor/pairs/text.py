@@ -6,13 +6,13 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from nodedoctor.model import WORST_FIRST
 from nodedoctor.nodeset import fold
 from nodedoctor.pairs.methods import METHODS
 from nodedoctor.report.inert import inert
 from nodedoctor.wording import count_with_noun
 
 _WORD = {"pass": "PASS", "warn": "WARN", "fail": "FAIL", "unknown": "UNKN", "skip": "SKIP"}
-_ORDER = ("fail", "unknown", "warn", "pass", "skip")
 EVIDENCE = 3
 """Measurements shown under a finding."""
 
@@ -53,7 +53,7 @@ def render(told: Mapping[str, Any], width: int = 100) -> str:
     )
     if told["interrupted"]:
         show("     ", "interrupted: what was measured until then")
-    for status in _ORDER:
+    for status in (status.value for status in WORST_FIRST):
         for finding in told["findings"]:
             if finding["status"] != status:
                 continue

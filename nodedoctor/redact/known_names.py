@@ -16,8 +16,7 @@ from nodedoctor import nodeset
 from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Observation
 from nodedoctor.record import record
-from nodedoctor.redact.folders import named_in_paths
-from nodedoctor.redact.names import ACCOUNTS, NOWHERE, public
+from nodedoctor.redact.names import ACCOUNTS, NOWHERE, named_in_paths, public
 from nodedoctor.redact.prose import named_in
 
 _HOST_KEYS = """

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nodedoctor.knowledge.gates import may_refuse
 from nodedoctor.report.document import Cause, Finding, Gate, Report, full_summary, is_broken
-from nodedoctor.report.page import and_more, cause_line
-from nodedoctor.wording import about, count_with_noun
+from nodedoctor.report.page import cause_line
+from nodedoctor.wording import about, and_more, count_with_noun
 
 PASS, REFUSE, UNJUDGED, DRAIN_WHEN_IDLE = 0, 2, 3, 4
 STRICTEST = (REFUSE, UNJUDGED, DRAIN_WHEN_IDLE, PASS)
@@ -52,14 +52,14 @@ def render(report: Report, gate: Gate) -> str:
     """One line: the worst cause that decides and what to do, or why the node was not judged."""
     deciding = [cause for cause in report["causes"] if cause["id"] in gate["causes"]]
     if gate["exit"] in (REFUSE, DRAIN_WHEN_IDLE):
-        return f"{cause_line(deciding[0])}{and_more(deciding)}\n"
+        return f"{cause_line(deciding[0])}{and_more(len(deciding) - 1)}\n"
     if gate["exit"] == UNJUDGED:
         if _container_without_gpus(report):
             return "UNKN: this container is unusable; the node was not judged\n"
         findings = list(_unjudged(report))
         first = findings[0]
         check = first["id"].partition("@")[0]
-        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        more = and_more(len(findings) - 1)
         return f"UNKN: {check}: {about(first['subject'] or '', full_summary(first))}{more}\n"
     return f"PASS: new jobs may start here{_aside(report['causes'])}\n"
 

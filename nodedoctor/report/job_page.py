@@ -22,7 +22,7 @@ from nodedoctor.report.ranks import is_span, ranges
 from nodedoctor.report.saved import fix as fix_of
 from nodedoctor.report.steps import StepText, advice, repair_steps
 from nodedoctor.whole_numbers import spans
-from nodedoctor.wording import capitalised, count_with_noun, decimal
+from nodedoctor.wording import capitalised, count_with_noun, decimal, first_few
 
 CALM = ("clean", "recovered")
 """Outcomes without a failure."""
@@ -277,7 +277,7 @@ def _jobs(document: Json) -> Iterator[Pair]:
         hosts = [words(host) for host in as_list(job.get("hosts"))]
         count, first, last = words(job.get("world")), words(job.get("first")), words(job.get("last"))
         facts = (
-            f"{', '.join(hosts[:4])}{f' and {len(hosts) - 4} more' if len(hosts) > 4 else ''}",
+            first_few(hosts, 4),
             f"{count} ranks" if count else "",
             f"{first[:_MINUTE]} to {last[:_MINUTE]}" if first and last else "",
             "no failure" if words(job.get("outcome")) in CALM else words(job.get("cause")),

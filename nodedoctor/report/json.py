@@ -6,13 +6,15 @@ Here, and nowhere else, what a run has found becomes the data that every view is
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from nodedoctor.facts.kernel.lines import When, edges
+from nodedoctor.json_shapes import mapping, number
 from nodedoctor.model import Cause, Evidence, Finding, Fix, Observation, Report, Result, identifier
 from nodedoctor.record import field_names
 from nodedoctor.report import document as shape
 from nodedoctor.report.document import SCHEMA
-from nodedoctor.report.since import beginnings, since
 
 
 def document(report: Report) -> shape.Report:
@@ -188,3 +190,30 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 def _key(key: Any) -> str:
     return str.__str__(key) if isinstance(key, str) else json.dumps(key, default=str)
+
+
+LOG = "kernel-log"
+"""The probe whose quotes begin with the time of what they report, and the fact made of it."""
+
+
+def beginnings(facts: Mapping[str, Any] | None, results: Iterable[Result]) -> Mapping[str, When]:
+    """Of each finding, by its id, the time of its first dated quote."""
+    boot = number(mapping((facts or {}).get(LOG)).get("booted"))
+    return {
+        identifier(result.check, finding.subject): when
+        for result in results
+        for finding in result.findings
+        if (when := _first(finding.evidence, boot))
+    }
+
+
+def since(cause: Cause, beginnings: Mapping[str, When]) -> str | None:
+    """When the cause began: its first dated quote, or that of what it explains."""
+    dated = [beginnings[id] for id in (cause.id, *cause.explains) if id in beginnings]
+    return min(dated, key=lambda when: when.seconds or 0.0).iso if dated else None
+
+
+def _first(evidence: Iterable[Evidence], boot: float | None) -> When | None:
+    quotes = (quote.text for quote in evidence if quote.probe == LOG and quote.kind == "quote")
+    dated = [when for quote in quotes for when in edges(quote, boot) if when.iso]
+    return min(dated, key=lambda when: when.seconds or 0.0, default=None)

@@ -20,7 +20,7 @@ from nodedoctor.report.document import full_summary, marked, severity
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.saved import fix as fix_of
 from nodedoctor.report.steps import advice, repair_steps
-from nodedoctor.wording import about
+from nodedoctor.wording import about, and_more
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no way to write, not even as a reference (its production Char)."""
@@ -148,8 +148,8 @@ def _worth_knowing(finding: Data) -> bool:
 
 def _outcome(tag: str, findings: Sequence[Data], result: Data) -> xml.Element:
     """A failure is of the type of the step that repairs it, an error of its reason; a skip has no type."""
-    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-    outcome = _element(tag, _findings_text(findings, result), message=_sentence(findings[0]) + more)
+    message = _sentence(findings[0]) + and_more(len(findings) - 1)
+    outcome = _element(tag, _findings_text(findings, result), message=message)
     if tag != "skipped":
         outcome.set("type", _plain(findings[0].get("reason") or _action(findings[0]) or "fail"))
     return outcome

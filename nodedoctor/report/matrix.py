@@ -8,11 +8,10 @@ from statistics import median
 from typing import Any
 
 from nodedoctor.facts.gpu.links.topology import Topology
-from nodedoctor.json_shapes import mapping, number, part, parts, texts
+from nodedoctor.json_shapes import mapping, number, part, parts, text, texts, whole_number
 from nodedoctor.patterns import regex
 from nodedoctor.record import field, record, replace
 from nodedoctor.report.inert import inert
-from nodedoctor.report.lost_gpus import off_bus
 from nodedoctor.wording import count_with_noun
 
 LOW = 0.9
@@ -197,3 +196,18 @@ def _texts_of(value: Any) -> dict[str, dict[str, str]]:
 def _number(name: str) -> int:
     digits = name.removeprefix("GPU")
     return int(digits) if digits.isdecimal() and len(digits) < 9 else 0
+
+
+def off_bus(facts: Mapping[str, Any]) -> dict[str, str]:
+    """PCI addresses of the GPUs that have fallen off the bus, by the names the other sources would use.
+
+    One whose number the driver does not tell is left out: nobody knows its row.
+    """
+    found: dict[str, str] = {}
+    for slot in parts(part(facts, "inventory"), "slots")[:MOST]:
+        index = next(
+            (whole_number(slot, key) for key in ("index", "lost_index") if slot.get(key) is not None), None
+        )
+        if index is not None and (slot.get("off_bus") is True or slot.get("lost") == "GPU_IS_LOST"):
+            found[f"GPU{index}"] = inert(text(slot, "address"))
+    return found

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from nodedoctor.knowledge.ownership import action_words, carries_out, owner_word
-from nodedoctor.model import Status
+from nodedoctor.model import WORST_FIRST, Status
 from nodedoctor.record import record
 from nodedoctor.report.document import (
     Cause,
@@ -28,7 +28,7 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.steps import StepText, advice, repair_steps
-from nodedoctor.wording import about, capitalised, count_with_noun
+from nodedoctor.wording import about, and_more, capitalised, count_with_noun, utc_time
 
 OWNER, SINCE, CHECK, WHY, PROOF, FIX, TICKET, VERIFY, DOCS, FOLLOWS, SEE_IT = (
     "owner", "since", "check", "why", "proof", "fix", "ticket", "verify", "docs", "follows", "see it",
@@ -115,7 +115,7 @@ def cause_page(report: Report, cause: Cause) -> CausePage:
 def lead(report: Report) -> str:
     """One line of the worst cause, as `provider: GPU 3 lost 2 NVLinks; request a replacement`; else empty."""
     causes = report["causes"]
-    return f"{cause_line(causes[0])}{and_more(causes)}" if causes else ""
+    return f"{cause_line(causes[0])}{and_more(len(causes) - 1)}" if causes else ""
 
 
 def healthy_headline(report: Report) -> str:
@@ -153,11 +153,6 @@ def _line(first: str, cause: Cause, mark: str) -> str:
 def action_of(cause: Cause) -> str:
     """What the owner of a cause has to do, in words; empty where nothing is."""
     return action_words(cause["action"], cause["owner"], cause["subjects"])
-
-
-def and_more(causes: Sequence[Cause]) -> str:
-    """How many other causes there are."""
-    return f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
 
 
 def first_command(cause: Cause) -> str:
@@ -213,14 +208,13 @@ def moment(report: Report) -> str:
 
 def tally(report: Report) -> str:
     """The counts in one line, worst first, without zeros; how many warnings are by rules in preview."""
-    order = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
     counts = report["counts"]
     few = sum(r["status"] == Status.WARN.value and in_preview(worst(r)) for r in report["results"])
     number = "" if few == counts[Status.WARN.value] else f"{few} "
     marks = {Status.WARN: f" ({number}preview)"} if few else {}
     return "  ".join(
         f"{counts[status.value]} {status.value}{marks.get(status, '')}"
-        for status in order
+        for status in WORST_FIRST
         if counts[status.value]
     )
 
@@ -290,7 +284,7 @@ def _opening(report: Report, cause: Cause, origin: tuple[str, Finding, str] | No
 
 def _since(cause: Cause) -> str:
     """When the node's own log first speaks of it."""
-    return inert((cause["since"] or "").replace("T", " ").replace("Z", " UTC"))
+    return inert(utc_time(cause["since"] or ""))
 
 
 def _recurrence(cause: Cause) -> str:

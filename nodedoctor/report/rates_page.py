@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodedoctor.json_shapes import mapping, number, objects, words
-from nodedoctor.model import Status
+from nodedoctor.model import WORST_FIRST, Status
 from nodedoctor.nodeset import natural_key
 from nodedoctor.record import record
 from nodedoctor.report.accept_page import figure
@@ -17,7 +17,6 @@ from nodedoctor.report.document import status_of
 from nodedoctor.report.inert import inert
 from nodedoctor.wording import count_with_noun
 
-_ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 SLOW_MARK = "!"
 """The mark behind a rate that is lower than that of the other nodes."""
 
@@ -66,7 +65,7 @@ def rates_page(document: Mapping[str, Any]) -> RatesPage:
             f"over {words(document.get('source'))}"
         ),
         tuple(map(_column, rates)),
-        tuple(sorted(node_rows, key=lambda row: (_ORDER.index(row.status), natural_key(row.host)))),
+        tuple(sorted(node_rows, key=lambda row: (WORST_FIRST.index(row.status), natural_key(row.host)))),
     )
 
 

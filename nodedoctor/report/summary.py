@@ -5,8 +5,8 @@ from __future__ import annotations
 from nodedoctor.model import Severity, Status
 from nodedoctor.report.document import Finding, Report, full_summary, is_blind, problems_first, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.report.page import and_more, cause_line, healthy_headline, tally
-from nodedoctor.wording import about
+from nodedoctor.report.page import cause_line, healthy_headline, tally
+from nodedoctor.wording import about, and_more
 
 LONGEST = 200
 """Characters of the line (ours). The check and its subject come first: who cuts the line short keeps them."""
@@ -19,7 +19,7 @@ def render(report: Report) -> str:
     report of an earlier version has no causes: its worst finding leads.
     """
     if causes := report["causes"]:
-        return _line(cause_line(causes[0]), and_more(causes))
+        return _line(cause_line(causes[0]), and_more(len(causes) - 1))
     problems = _problems(report)
     if not problems:
         return _line(f"{Status(report['verdict']).word} {tally(report)}")
@@ -29,8 +29,7 @@ def render(report: Report) -> str:
     said = about(worst["subject"] or "", full_summary(worst))
     if more and is_blind(worst):
         return _line(healthy_headline(report))
-    tail = f" (and {more} more)" if more else ""
-    return _line(f"{Status(worst['status']).word} {check}: {said}", tail)
+    return _line(f"{Status(worst['status']).word} {check}: {said}", and_more(more))
 
 
 def _problems(report: Report) -> list[tuple[str, Finding]]:

@@ -39,7 +39,7 @@ from nodedoctor.report.page import (
 )
 from nodedoctor.report.steps import advice, repair_steps
 from nodedoctor.report.writer import INDENT, Writer
-from nodedoctor.wording import count_with_noun
+from nodedoctor.wording import and_more, count_with_noun
 
 EVIDENCE_LINES = 6
 """Lines of evidence shown per finding that is no cause; the JSON has all of them."""
@@ -120,8 +120,7 @@ class _Page:
         decisive = worst(result)
         notes = [f for f in result["findings"] if f is not decisive and (f["note"] or f["waived"])]
         others = len(result["findings"]) - 1 - len(notes)
-        more = f" (and {others} more)" if others else ""
-        text = f"{result['check']}  {sentence(decisive)}{more}"
+        text = f"{result['check']}  {sentence(decisive)}{and_more(others)}"
         self.to.status(Status(result["status"]), text, word_of(result))
         for note in notes:
             self.to.labelled("note", sentence(note))

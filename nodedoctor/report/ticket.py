@@ -5,6 +5,7 @@ Markdown, ready to paste. It is made from the report alone, so one made with `--
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -13,16 +14,17 @@ from nodedoctor.json_shapes import mapping, objects, words
 from nodedoctor.model import Status
 from nodedoctor.report.document import Cause, Report, place_of, preview_mark
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.markdown import fenced
-from nodedoctor.report.page import (
-    CHECK,
-    SINCE,
-    WHY,
-    CausePage,
-    action_of,
-    cause_page,
-)
+from nodedoctor.report.page import CHECK, SINCE, WHY, CausePage, action_of, cause_page
 from nodedoctor.wording import count_with_noun
+
+
+def fenced(text: str, title: str, language: str = "") -> str:
+    """A code block whose fence is longer than any run of backticks inside."""
+    lines = [inert(title), *inert_lines(text.strip("\n"))] if title else inert_lines(text.strip("\n"))
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}{language}", *lines, fence])
+
 
 BUG_REPORT = "sudo nvidia-bug-report.sh"
 PROOF_LINES = 16

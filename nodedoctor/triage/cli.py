@@ -190,7 +190,7 @@ def _show_document(arguments: argparse.Namespace, content: Json, verdict: int) -
             return Exit.OUTPUT
         verdict = code_of(text(content, "decision"))
     if arguments.redact:
-        from nodedoctor.redact.triage_documents import redacted_triage
+        from nodedoctor.redact.documents import redacted_triage
 
         content = redacted_triage(content)
     code = None

@@ -18,9 +18,17 @@ from textual.widgets import Input
 
 from nodedoctor.model import Status
 from nodedoctor.tui.driver import NodeDoctorDriver
-from nodedoctor.tui.keys import ELSEWHERE, EVERYWHERE, LOOK, PALETTE, KeyCommand, section_of
+from nodedoctor.tui.keys import (
+    ELSEWHERE,
+    EVERYWHERE,
+    LOOK,
+    PALETTE,
+    Commands,
+    GoToCheck,
+    KeyCommand,
+    section_of,
+)
 from nodedoctor.tui.messages import Mark, OpenNode, ShowCheck, ShowProbe
-from nodedoctor.tui.palette import Commands, GoToCheck
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.state import Engine, RequestRefused, State, file_name

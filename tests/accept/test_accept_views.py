@@ -17,9 +17,8 @@ from measured_node import HEALTHY, disk_rates, make_node, steps
 from shown_text import moves_no_cursor
 from tuidriver import frame
 
-from nodedoctor.accept import text
 from nodedoctor.report import html
-from nodedoctor.report.accept_page import accept_page
+from nodedoctor.report.accept_page import accept_page, accept_text
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import accept
 from nodedoctor.tui.screens.measured import MeasuredScreen
@@ -62,7 +61,7 @@ def test_all_views_show_all_of_the_page(document: dict[str, Any]):
     rows = accept.rows(document)
     on_screen = [part for line in accept.head(document) for part, _ in line] + [row.name for row in rows]
     on_screen += [para.lead + para.text for row in rows for para in accept.page(document, row.key)]
-    for view in (text.render(document), as_html, " ".join(on_screen)):
+    for view in (accept_text(document), as_html, " ".join(on_screen)):
         missing = [fact for fact in facts if words_of(fact) not in words_of(view)]
         assert missing == []
     assert {rate.status.value for rate in page.rates} == {"pass", "warn"}
@@ -105,7 +104,7 @@ def test_whatever_a_file_holds_is_shown_and_moves_no_cursor(document: dict[str, 
     document = {**document, "schema": "nodedoctor.accept/1"}
     rows = accept.rows(document)
     paras = [para for row in rows for para in accept.page(document, row.key)]
-    shown = [text.render(document).replace("\n", ""), *(row.name + row.text for row in rows)]
+    shown = [accept_text(document).replace("\n", ""), *(row.name + row.text for row in rows)]
     shown += [para.lead + para.text for para in paras]
     assert all(map(moves_no_cursor, shown))
     assert "<main>" in html.render(document)

@@ -15,8 +15,8 @@ from nodedoctor.facts.gpu.nvml.enums import CLOCK_EVENT_REASONS
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.knowledge.error_codes import nvml_error
+from nodedoctor.knowledge.fixes.gpu import recovery_fix
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
-from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.knowledge.nvml_errors import HUNG
 
 HOST = Container()

@@ -14,9 +14,9 @@ from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks, NvLink
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.facts.gpu.links.p2p import PeerAccess
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.host.fstab import Fstab, FstabEntry
 from nodedoctor.facts.host.host import Host
 from nodedoctor.facts.host.limits import Limits, Shm
+from nodedoctor.facts.host.mounts import Fstab, FstabEntry
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.facts.network.net import Net
 from nodedoctor.facts.pci.pci import Pci, PciDevice

@@ -9,7 +9,7 @@ from nodedoctor.cli.check_page import error_texts, samples, sections
 from nodedoctor.cli.explain import explain
 from nodedoctor.demo import folder
 from nodedoctor.engine.plugins import discover
-from nodedoctor.knowledge import causes, env_vars, kinds, xids
+from nodedoctor.knowledge import env_vars, kinds, xids
 
 ROOT = Path(__file__).parent.parent.parent
 CHECKS = discover().checks
@@ -98,7 +98,7 @@ def test_pages_are_complete_and_come_out_the_same_again():
         assert f"({id}.md)" in made["checks/index.md"]
     assert all(f"| {row.xid} |" in made["xids.md"] for row in xids.xids())
     assert all(f"`{row.name}`" in made["environment.md"] for row in env_vars.env_vars())
-    assert all(f"## {row.cause}\n" in made["causes.md"] for row in causes.causes())
+    assert all(f"## {row.cause}\n" in made["causes.md"] for row in kinds.causes())
     for row in kinds.kinds():
         assert f"# {row.kind}\n" in made[f"kinds/{row.kind}.md"]
         assert f"| Decision | {row.decision}: " in made[f"kinds/{row.kind}.md"]

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from nodedoctor.cli.explain import explain
 from nodedoctor.declare.registry import check, fact
 from nodedoctor.knowledge import env_vars, xids
-from nodedoctor.knowledge.causes import causes
-from nodedoctor.knowledge.kinds import kinds
+from nodedoctor.knowledge.kinds import causes, kinds
 from nodedoctor.model import Expect, Finding
 
 

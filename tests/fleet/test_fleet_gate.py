@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from forked import nodedoctor_forked
 
+from nodedoctor.fleet.gather import own_reports
 from nodedoctor.fleet.model import FRESH_S, Fleet, Node, Problem
-from nodedoctor.fleet.reports.own import own_reports
 from nodedoctor.fleet.reports.reading import node as read
 from nodedoctor.model import Observation, Status
 

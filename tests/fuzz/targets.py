@@ -51,8 +51,7 @@ from nodedoctor.pairs import crew, join
 from nodedoctor.pairs.expected import expected_of
 from nodedoctor.probes.host.environment import read_file
 from nodedoctor.redact import Redaction
-from nodedoctor.redact.fleet_documents import redacted_nodes
-from nodedoctor.redact.triage_documents import redacted_triage
+from nodedoctor.redact.documents import redacted_nodes, redacted_triage
 from nodedoctor.report import job_text, ticket
 from nodedoctor.report import json as report_json
 from nodedoctor.report.comparison import compare
@@ -419,8 +418,8 @@ BARRED = {
     "nodedoctor.declare.registry.pasted": "declares",
     "nodedoctor.declare.registry.check": "declares",
     "nodedoctor.declare.registry.skipped": "answers with its own two arguments",
-    "nodedoctor.facts.stack.pins.is_wheel_of": "takes names of libraries, which are ours",
-    "nodedoctor.fleet.ways.split": "its first argument is an option's name",
+    "nodedoctor.facts.stack.requirements.is_wheel_of": "takes names of libraries, which are ours",
+    "nodedoctor.fleet.asking.split": "its first argument is an option's name",
     "nodedoctor.pairs.on_node.tcp.pattern": "makes what is sent",
     "nodedoctor.probes.cluster.ray_pythons.on_path": "looks for a program of ours",
     "nodedoctor.probes.plain_args.options": "prints its argument and ends the process",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from nodedoctor.facts.gpu.nvml import enums
 from nodedoctor.knowledge import env_vars, gpus, infiniband, limits, xids
-from nodedoctor.knowledge.causes import cause, causes
-from nodedoctor.knowledge.fixes.recovery import recovery_fix
+from nodedoctor.knowledge.fixes.gpu import recovery_fix
+from nodedoctor.knowledge.kinds import cause, causes
 from nodedoctor.knowledge.versions import containers, cuda, nccl, stack, torch_pins
 
 # GPUs and boards
@@ -162,13 +162,14 @@ def test_architectures():
     [("2.9.0", "2.27.5"), ("2.9.0+cu128", "2.27.5"), ("2.15.0", "2.30.7"), ("2.1.0", "2.18.1")],
 )
 def test_nccl_pin_of_a_torch_release(version, nccl_pin):
-    assert torch_pins.torch_release(version).nccl == nccl_pin
+    wheel = torch_pins.torch_release(version).wheel()
+    assert wheel.pins[wheel.distribution("nccl")] == nccl_pin
 
 
 def test_a_torch_wheel():
     wheel = torch_pins.torch_wheel("2.9.0+cu128")
     assert (wheel.cuda, wheel.tag, wheel.distribution("nccl")) == ((12, 8), "cu128", "nvidia-nccl-cu12")
-    assert (wheel.pin("triton"), wheel.pin("nothing")) == ("3.5.0", None)
+    assert (wheel.pins["triton"], wheel.distribution("nothing")) == ("3.5.0", None)
     assert (9, 0) in wheel.archs
     assert torch_pins.torch_release("2.9.0").torchvision == "0.24.0"
 
@@ -202,7 +203,7 @@ def test_ray_and_cupy():
     assert stack.ray_range("2.48.0").protobuf == "!=3.19.5,>=3.15.3"
     assert stack.ray_range("99.0.0") is None
     assert stack.ray_range("nightly") is None
-    assert stack.cupy("cupy_cuda12x").cuda_major == 12
+    assert {row.package: row.cuda_major for row in stack.cupy_packages()}["cupy-cuda12x"] == 12
 
 
 def test_build_tags_read_their_own_example():

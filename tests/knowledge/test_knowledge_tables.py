@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from nodedoctor.knowledge import (
-    causes,
     env_vars,
     floors,
     gates,
@@ -31,7 +30,7 @@ from nodedoctor.knowledge.versions import containers, cuda, nccl, stack, torch_p
 REPOSITORY = Path(__file__).parents[2]
 
 ROW_TYPES = {
-    ("causes", "causes"): causes.KnownCause,
+    ("causes", "causes"): kinds.KnownCause,
     ("containers", "grammars"): containers.Grammar,
     ("containers", "markers"): containers.Marker,
     ("containers", "ngc_pytorch"): containers.NgcRelease,

@@ -11,7 +11,7 @@ from nodedoctor.pairs import text
 from nodedoctor.pairs.crew import CrewMember
 from nodedoctor.pairs.document import document
 from nodedoctor.pairs.drive import PlanOutcome
-from nodedoctor.redact.fleet_documents import redacted_nodes
+from nodedoctor.redact.documents import redacted_nodes
 from nodedoctor.report import html
 
 ORIGINALS = ("gpu-0", "rack7", "172.19.4.", "acme.example")

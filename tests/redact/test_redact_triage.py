@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from nodedoctor.redact.triage_documents import redacted_triage
+from nodedoctor.redact.documents import redacted_triage
 from nodedoctor.report import html, job_text
 from nodedoctor.triage.cli import main
 from nodedoctor.triage.job import examine_job

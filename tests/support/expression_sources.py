@@ -111,7 +111,7 @@ def compiled(expression, flags):
     return real(expression, flags)
 re._compile = compiled
 from nodedoctor.engine.session import Request, Session
-from nodedoctor.redact.triage_documents import redacted_triage
+from nodedoctor.redact.documents import redacted_triage
 from nodedoctor.report.json import document
 from nodedoctor.triage.verdict import document as triage_document
 from nodedoctor.triage.job import examine_job

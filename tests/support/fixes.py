@@ -19,7 +19,7 @@ from nodedoctor.engine.session import Request, Session
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.knowledge import error_codes, nvml_errors
 from nodedoctor.knowledge.fixes import gpu as gpu_fixes
-from nodedoctor.knowledge.fixes import limits, rdma, recipes, recovery
+from nodedoctor.knowledge.fixes import limits, rdma, recipes
 from nodedoctor.model import Fix, Report
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.verdict.advice import actions, fix_table
@@ -84,7 +84,7 @@ def _of_tables() -> Iterator[tuple[str, Fix]]:
     yield "replace", gpu_fixes.replace_gpu(gpu, "It is worn out.", "memory.ecc")
     yield "reset", gpu_fixes.reset_gpu(gpu, "It is confused.", "memory.ecc")
     for action in ("gpu-reset", "node-reboot", "drain-p2p", "recover-imex-domain", "bus-reset", "other"):
-        yield action, recovery.recovery_fix(action, 3)
+        yield action, gpu_fixes.recovery_fix(action, 3)
     yield "enable", rdma.enable("mlx5_0", 1, None, True)
     yield "bring up", rdma.enable("mlx5_0", 1, "ens1", False)
     yield "subnet manager", rdma.subnet_manager()

@@ -14,7 +14,7 @@ from textual import events
 from textual.constants import ESCAPE_DELAY
 from textual.message import Message
 
-from nodedoctor.tui.key_reader import read_keys
+from nodedoctor.tui.driver import read_keys
 
 
 @contextmanager

@@ -151,7 +151,7 @@ def _lists() -> dict[str, Words]:
     from nodedoctor.demo import DEMOS
     from nodedoctor.engine.plugins import discover
     from nodedoctor.expectations import KEYS
-    from nodedoctor.knowledge import causes, env_vars, xids
+    from nodedoctor.knowledge import env_vars, kinds, xids
 
     catalogue = discover()
     checks = [catalogue.checks[id] for id in sorted(catalogue.checks)]
@@ -159,7 +159,7 @@ def _lists() -> dict[str, Words]:
     known = {check.id: check.title for check in checks}
     words: list[Iterable[object]] = [
         [*subjects, *known],
-        sorted(row.cause for row in causes.causes()),
+        sorted(row.cause for row in kinds.causes()),
         sorted(row.xid for row in xids.xids()),
         sorted(row.sxid for row in xids.sxids()),
         sorted(row.name for row in env_vars.env_vars()),

@@ -7,7 +7,6 @@ reason. Every finding then points at its root, never at another symptom, and sta
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from nodedoctor.children.exhaustion import STARVED, exhausted_in
@@ -27,6 +26,7 @@ from nodedoctor.model import (
     Status,
     identifier,
 )
+from nodedoctor.nodeset import natural_key
 from nodedoctor.record import record, replace
 
 PROBE = "probe:"
@@ -210,7 +210,7 @@ class _Work:
             have = {self.devices.name(named.finding.subject) for named in group}
             like = self.devices.like(group[0].finding.subject)
             if len(have) > 1 and like - have <= self._out_of_order(group[0].check):
-                first = min(group, key=lambda named: _natural(self.devices.name(named.finding.subject)))
+                first = min(group, key=lambda named: natural_key(self.devices.name(named.finding.subject)))
                 leaders |= {named.id: first.id for named in group}
         return leaders
 
@@ -268,7 +268,7 @@ class _Work:
     def _cause(self, root: str, found: Sequence[NamedFinding], unjudged: int) -> Cause:
         head = self.sick.get(root)
         shared: tuple[str, ...] = ()
-        explains = tuple(sorted((n.id for n in found if n.id != root), key=_natural))
+        explains = tuple(sorted((n.id for n in found if n.id != root), key=natural_key))
         if head is None:
             probe = root.removeprefix(PROBE)
             word = {"stuck": "hangs", "timeout": "did not answer in time"}.get(
@@ -279,7 +279,7 @@ class _Work:
             finding = head.finding
             shared = tuple(n.finding.subject for n in found if self.leaders.get(n.id) == root)
             title = headline(finding, len(shared))
-        subjects = sorted(set(shared), key=_natural) if shared else [finding.subject] if head else []
+        subjects = sorted(set(shared), key=natural_key) if shared else [finding.subject] if head else []
         owner, action = move_of(head.check if head else "", finding, shared=len(shared) > 1)
         preview = all(named.finding.preview for named in found)
         gate: Schedulable = "yes" if preview else self._schedulable([head] if head else found)
@@ -329,7 +329,7 @@ def _order(severity: int, cause: Cause) -> tuple[object, ...]:
         is_harmless(cause.id),
         -explained,
         cause.owner == "undetermined",
-        _natural(cause.id),
+        natural_key(cause.id),
     )
 
 
@@ -347,8 +347,3 @@ def _outcome_of(named: NamedFinding) -> tuple[object, ...]:
     action = finding.fix.action if finding.fix else None
     kind = finding.subject.partition(":")[0]
     return named.check, finding.status, finding.preview, finding.reason, action, kind, masked(finding.summary)
-
-
-def _natural(text: str) -> tuple[tuple[int, str], ...]:
-    """A sort key by which gpu:10 comes after gpu:9."""
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text))

@@ -1,4 +1,4 @@
-"""Which board the GPUs sit on, as far as names, the PCI bus and the kind of machine tell."""
+"""Which board the GPUs sit on, as far as names, PCI bus and machine tell, and whether with a Grace CPU."""
 
 from __future__ import annotations
 
@@ -97,3 +97,21 @@ class Board:
         if board.switches_on_host_bus:
             return None if self.nvswitches is None else self.nvswitches > 0
         return (self.on_bus or self.shown) >= board.gpus
+
+
+_X86 = ("x86_64", "i686")
+
+
+@fact(Gpus, Machine, shown=False)
+@record
+class GraceGpus:
+    """The node's GPUs where the CPU may be Grace; on x86 there is none, whatever the driver shows."""
+
+    gpus: Gpus
+
+    @classmethod
+    def parse(cls, gpus: Gpus | Unseen, machine: Machine | Unseen) -> GraceGpus | Unseen:
+        """The GPUs as they were read, or why there are none to speak of."""
+        if isinstance(machine, Machine) and machine.arch in _X86:
+            return Unseen.skip("no Grace CPU: this is an x86 host")
+        return gpus if isinstance(gpus, Unseen) else cls(gpus)

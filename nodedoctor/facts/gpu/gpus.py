@@ -86,6 +86,10 @@ class Gpus(GpuReading):
                 unread(Unread(f"GPU {place}", gone.error, f"driver.answers@{gone.subject}"))
         return object.__getattribute__(self, name)
 
+    def get(self, index: int | None) -> Gpu | None:
+        """The GPU of a number; None where no such one was read."""
+        return next((gpu for gpu in self.gpus if gpu.index == index), None)
+
     @property
     def answering(self) -> tuple[Gpu, ...]:
         """The GPUs, for those who look at what is lost as well."""

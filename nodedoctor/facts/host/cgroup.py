@@ -86,7 +86,7 @@ def cgroup_words(text: str) -> list[str]:
         return []
     return [
         f"read:{folder}/{name}"
-        for controller in _controllers(groups)
+        for controller in (_V1 if groups.version == 1 else ("",))
         for folder, name in _files(groups, controller)
     ]
 
@@ -192,10 +192,6 @@ class _Tree:
             rf"^(?:total_)?{key} (\d{{1,19}})$", self.files.text(f"{folder}/{name}") or "", re.MULTILINE
         )
         return int(found.group(1)) if found else None
-
-
-def _controllers(groups: Groups) -> Iterable[str]:
-    return _V1 if groups.version == 1 else ("",)
 
 
 def _files(groups: Groups, controller: str) -> Iterable[tuple[str, str]]:

@@ -1,7 +1,11 @@
-"""A minimal distributed job in the training Python: does it run, are its results right, how fast is it?"""
+"""A minimal distributed job in the training Python: does it run, are its results right, how fast is it?
+
+Line formats of its log: NVIDIA/nccl src/transport/*.cc, src/init.cc, src/transport/net_ib.cc, since 2.14.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from nodedoctor.children.programs import child
@@ -10,9 +14,9 @@ from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.gpu.idle import idle
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.measured.bandwidth import PASSIVE
-from nodedoctor.facts.measured.nccl_log import NcclLog, read_log
 from nodedoctor.json_shapes import Json, document, part, parts, text, whole_number
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
+from nodedoctor.patterns import regex
 from nodedoctor.record import field, record
 
 SMOKE, ISOLATE = "collective", "collective-isolate"
@@ -234,3 +238,46 @@ def _run(told: Json) -> CollectiveRun:
 
 def _by_rank(told: Json) -> Mapping[int, str]:
     return {int(rank): text(told, rank) for rank in told if rank.isdecimal() and len(rank) < 7}
+
+
+_VIA = regex(r"Channel \d+(?:/\d+)? : (\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\].* via (\S+)")
+_NETWORK = regex(r"Using network (\S+)")
+_PLUGIN = regex(r"NET/Plugin:? (.+)")
+_INTERFACE = regex(r"Bootstrap\s*: Using (\S+?):|NET/(?:IB|Socket) : Using (.+)")
+_VERSION = regex(r"NCCL version (\d[\w.+]*)")
+_WARN = regex(r"NCCL WARN (.+)")
+_MOST = 20
+
+
+@record
+class NcclLog:
+    """`transports` by ordered pair `0-1`, as NCCL calls them: P2P/CUMEM, SHM/direct, NET/IB/0/GDRDMA ..."""
+
+    version: str = ""
+    network: str = ""
+    interfaces: tuple[str, ...] = ()
+    plugin: str = ""
+    transports: Mapping[str, str] = field(default_factory=dict)
+    rings: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def read_log(text: str) -> NcclLog:
+    """Read the lines of all ranks together."""
+    lines = text.splitlines()
+    pairs = {f"{m[1]}-{m[2]}": m[3] for line in lines if (m := _VIA.search(line))}
+    interfaces = [m[1] or m[2].strip() for line in lines if (m := _INTERFACE.search(line))]
+    warnings = [m[1].strip() for line in lines if (m := _WARN.search(line))]
+    return NcclLog(
+        _first(_VERSION, lines),
+        _first(_NETWORK, lines),
+        tuple(dict.fromkeys(interfaces))[:_MOST],
+        _first(_PLUGIN, lines),
+        pairs,
+        sum("Connected all rings" in line for line in lines),
+        tuple(dict.fromkeys(warnings))[:_MOST],
+    )
+
+
+def _first(pattern: re.Pattern[str], lines: list[str]) -> str:
+    return next((match[1].strip() for line in lines if (match := pattern.search(line))), "")

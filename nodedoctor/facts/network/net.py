@@ -1,4 +1,4 @@
-"""This node's network as seen from inside: interfaces, name, resolver, firewall, clock."""
+"""This node's network as seen from inside: interfaces and their counters, name, resolver, firewall, clock."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodedoctor.children.programs import child
-from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
+from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.files import whole_number
 from nodedoctor.facts.host.processes import Processes
+from nodedoctor.json_shapes import document, mapping, number, part, texts
 from nodedoctor.json_shapes import document as document_of
-from nodedoctor.json_shapes import mapping, number, part, texts
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 LOOPBACK_TYPE = 772  # ARPHRD_LOOPBACK, linux, include/uapi/linux/if_arp.h
 INFINIBAND_TYPE = 32
@@ -158,3 +158,39 @@ def _interface(name: str, entry: Mapping[str, Any]) -> Interface:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+NAME = "ethtool"
+NO_ETHERNET = "no RDMA port here uses Ethernet"
+
+
+@probe(NAME, timeout=6, lane=Lane.FS, after=("rdma",))
+def ethtool(options: Options, rdma: Observation) -> Command | Observation:
+    """Discards and pause frames of each network adapter (`ethtool -S`), where an RDMA port uses Ethernet."""
+    if options.root not in ("", "/"):
+        return skipped(NAME, "the kernel tells of its own interfaces, not of those of another root")
+    if rdma.answered and '"Ethernet\\n"' not in rdma.text:
+        return skipped(NAME, NO_ETHERNET)
+    return Command(child("network/ethtool"))
+
+
+@fact(NAME)
+@record
+class Ethtool:
+    """The statistics of each physical interface by name; empty for a driver that keeps none we know."""
+
+    interfaces: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, seen: Observation) -> Ethtool | Unseen:
+        """Read the child's document."""
+        if not seen.answered:
+            return Unseen.skip(NO_ETHERNET) if NO_ETHERNET in seen.note else Unseen.of(seen)
+        told = document(seen)
+        if told is None or not isinstance(told.get("interfaces"), dict):
+            return Unseen.of(seen)
+        counts = {
+            str(name): {str(key): value for key, value in mapping(counted).items() if type(value) is int}
+            for name, counted in told["interfaces"].items()
+        }
+        return cls(counts)

@@ -10,7 +10,7 @@ from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, ski
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
-from nodedoctor.facts.stack.pins import wheels_of
+from nodedoctor.facts.stack.requirements import wheels_of
 from nodedoctor.json_shapes import document, parts, text
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.patterns import regex

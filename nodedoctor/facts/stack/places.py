@@ -22,7 +22,7 @@ def package_said(target: TargetPython, *packages: Package) -> list[Evidence]:
     return [
         quoted_like(source, rf"(?i)^.*(?<![\w-]){name}(?![\w-]).*$")
         for name in written
-        for source in _pastes(target)
+        for source in target.source.split(", ")
     ]
 
 
@@ -87,7 +87,3 @@ def _entry(target: TargetPython, package: Package) -> str:
     """Where a package stands in the list; of several copies the one in this folder."""
     where = f"&location={package.location}" if len(target.copies(package.name)) > 1 else ""
     return f"distributions[name={package.raw or package.name}{where}]"
-
-
-def _pastes(target: TargetPython) -> list[str]:
-    return target.source.split(", ")

@@ -13,7 +13,6 @@ from nodedoctor.facts.verdicts import (
     kubernetes,
     mlxlink,
     port_counters,
-    reports,
     scans,
     slurm_reasons,
 )
@@ -29,8 +28,8 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     scans.IBDIAGNET: scans.ibdiagnet,
     scans.VALIDATION: scans.validation,
     inspector.PROBE: inspector.verdicts,
-    reports.NVRX: reports.nvrx,
-    reports.NVCRE: reports.nvcre,
+    scans.NVRX: scans.nvrx,
+    scans.NVCRE: scans.nvcre,
     fabric_tables.PROBE: fabric_tables.verdicts,
     fabric_log.PROBE: fabric_log.verdicts,
     port_counters.ERRORS: port_counters.fabric,

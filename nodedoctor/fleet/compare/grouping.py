@@ -13,7 +13,7 @@ from nodedoctor.fleet.model import Node, Problem
 from nodedoctor.nodeset import fold
 from nodedoctor.record import record
 from nodedoctor.report.steps import common
-from nodedoctor.wording import subject_label
+from nodedoctor.wording import first_few, subject_label
 
 SUBJECTS = 8
 """Subjects of one group of nodes that are named; ours."""
@@ -68,7 +68,7 @@ class GroupedProblem:
         for subject, hosts in on.items():
             subjects.setdefault(tuple(hosts), []).append(subject)
         places = sorted(subjects.items(), key=lambda item: -len(item[0]))
-        told = [f"{_some(names)} on {nodes(hosts)}" for hosts, names in places[:PLACES]]
+        told = [f"{first_few(names, SUBJECTS)} on {nodes(hosts)}" for hosts, names in places[:PLACES]]
         left = {host for hosts, _ in places[PLACES:] for host in hosts}
         return "; ".join([*told, *([f"others on {nodes(left)}"] if left else [])])
 
@@ -116,11 +116,6 @@ def nodes(hosts: Iterable[str]) -> str:
 
 def _most(one: GroupedProblem) -> int:
     return -len(one.found)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SUBJECTS} more" if len(names) > SUBJECTS else ""
-    return ", ".join(names[:SUBJECTS]) + more
 
 
 def _shared(texts: Sequence[str]) -> str:

@@ -119,7 +119,7 @@ def _judge_kind(nodes: Sequence[Node], label: str) -> Iterator[Oddity]:
             found[trait.key] = oddity
     for key, oddity in found.items():
         more = f" (and with it: {', '.join(with_it[key])})" if key in with_it else ""
-        yield _resaid(oddity, oddity.summary + more)
+        yield replace(oddity, summary=oddity.summary + more)
     for reading in traits.READINGS:
         if oddity := _of_reading(reading, nodes, label):
             yield oddity
@@ -230,10 +230,6 @@ def _oddity(
     odd: tuple[str, ...],
 ) -> Oddity:
     return Oddity(row.key, row.title + label, status, summary, row.why, groups, majority, odd, row.fix)
-
-
-def _resaid(oddity: Oddity, summary: str) -> Oddity:
-    return replace(oddity, summary=summary)
 
 
 def _groups(values: Iterable[tuple[str, str]]) -> list[ValueGroup]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
+from nodedoctor.nodeset import short_host
+
 EVERYBODY = 16
 """Names up to which all are tried; ours. Beyond, everybody trying everybody would cost the square."""
 NEIGHBOURS = 4
@@ -17,15 +19,10 @@ NEIGHBOURS = 4
 def neighbours(hosts: Sequence[str], me: str) -> tuple[str, ...]:
     """The hosts that the node called `me` tries: not itself among others, of many the next in their ring."""
     named = tuple(dict.fromkeys(hosts))
-    place = next((i for i, host in enumerate(named) if _short(host) == _short(me)), None)
+    place = next((i for i, host in enumerate(named) if short_host(host) == short_host(me)), None)
     others = tuple(host for i, host in enumerate(named) if i != place) if len(named) > 1 else named
     if len(named) <= EVERYBODY:
         return others
     # A node that is not in the list by its own name starts where its name happens to point.
     start = place if place is not None else zlib.crc32(me.encode("utf-8", "replace")) % len(others)
     return tuple(others[(start + step) % len(others)] for step in range(NEIGHBOURS))
-
-
-def _short(host: str) -> str:
-    """A name without its domain; addresses have none."""
-    return host if ":" in host or host.replace(".", "").isdecimal() else host.split(".")[0].casefold()

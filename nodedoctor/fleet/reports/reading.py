@@ -20,9 +20,9 @@ from nodedoctor.model import Action, Observation, Outcome, Status
 from nodedoctor.nodeset import plain
 from nodedoctor.report.document import Cause, full_summary, severity, status_of
 from nodedoctor.report.gate import STRICTEST, gate_of
-from nodedoctor.report.page import and_more, cause_line, first_command
+from nodedoctor.report.page import cause_line, first_command
 from nodedoctor.report.saved import causes_of, finding
-from nodedoctor.wording import count_with_noun
+from nodedoctor.wording import and_more, count_with_noun
 
 LONGEST = 600
 """Characters kept of a summary, twice the longest of ours."""
@@ -108,7 +108,7 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         counts={status.value: count for status, count in Counter(statuses.values()).items()},
         statuses=statuses,
         problems=tuple(problems[:MOST]),
-        cause=truncate_text(cause_line(causes[0]) + and_more(causes)) if causes else "",
+        cause=truncate_text(cause_line(causes[0]) + and_more(len(causes) - 1)) if causes else "",
         causes=tuple(_cause(cause) for cause in causes[:MOST_CAUSES]),
         traits=traits(facts),
         readings=readings(facts),

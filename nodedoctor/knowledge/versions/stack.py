@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 
-from nodedoctor.knowledge.table import cached_rows, rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.record import field, record
 
 
@@ -101,16 +100,6 @@ build_tags = cached_rows("stack_pins", "build_tags", BuildTag)
 """All grammars of local versions."""
 
 
-@cache
-def _facts() -> tuple[PackageNote, ...]:
-    return rows("stack_pins", "facts", PackageNote)
-
-
-def facts(topic: str = "") -> tuple[PackageNote, ...]:
-    """The sentences about one package, or all of them."""
-    return tuple(row for row in _facts() if topic in ("", row.topic))
-
-
 def release(package: str, version: str) -> PackageRelease | None:
     """What one release requires (`vllm`, `0.11.0`; local versions are ignored); None when not known."""
     name, public = canonical(package), version.strip().partition("+")[0]
@@ -154,11 +143,6 @@ def ray_range(version: str) -> RayRange | None:
         return None
     found = (row for row in ray_ranges() if Version(row.first) <= wanted <= Version(row.last))
     return next(found, None)
-
-
-def cupy(package: str) -> Cupy | None:
-    """The CuPy distribution of that name."""
-    return next((row for row in cupy_packages() if row.package == canonical(package)), None)
 
 
 def build_of(package: str, version: str) -> Build | None:

@@ -37,11 +37,6 @@ class TorchWheel:
         names = [library, *(f"nvidia-{library}{suffix}" for suffix in CUDA_SUFFIXES)]
         return next((name for name in names if name in self.pins), None)
 
-    def pin(self, library: str) -> str | None:
-        """What is required of a library (`nccl`, `cudnn`, `nvshmem`, `triton`, …); None when nothing is."""
-        name = self.distribution(library)
-        return self.pins[name] if name else None
-
     @property
     def tag(self) -> str:
         """The build as a local version writes it, `cu128` or `cpu`."""
@@ -86,12 +81,6 @@ class TorchRelease:
     def variants(self) -> tuple[TorchVariant, ...]:
         """The other builds of this release."""
         return tuple(variant for variant in variants() if variant.torch == self.torch)
-
-    @property
-    def nccl(self) -> str | None:
-        """The NCCL the x86_64 wheel of PyPI requires, None when NCCL is linked in."""
-        wheel = self.wheel()
-        return wheel.pin("nccl") if wheel else None
 
 
 releases = cached_rows("torch_pins", "releases", TorchRelease)

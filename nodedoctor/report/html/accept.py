@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodedoctor.report.accept_page import HEADS, RatePage, accept_page
-from nodedoctor.report.html import blocks, shell
+from nodedoctor.report.html import blocks, markup
 from nodedoctor.report.html.markup import Markup, each_piece, element
 
 
@@ -14,7 +14,7 @@ def render(document: Mapping[str, Any]) -> str:
     """The page of a `nodedoctor.accept/1` document."""
     page = accept_page(document)
     table = blocks.rates_table(("", "rate", *HEADS, ""), map(_rate, page.rates))
-    return shell.page(
+    return markup.page(
         f"{page.status.word} {page.headline}"[:120],
         blocks.head(page.status, page.headline, page.when),
         blocks.section("rates", "Rates", blocks.scroll(table, "rates") if page.rates else None),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nodedoctor.report.comparison import Comparison, FactChange, word
 from nodedoctor.report.comparison_groups import ChangeGroup, FactGroup, change_groups, fact_groups
 from nodedoctor.report.document import Result
-from nodedoctor.report.html import blocks, shell
+from nodedoctor.report.html import blocks, markup
 from nodedoctor.report.html.markup import Markup, each_piece, element
 
 OPEN = 40
@@ -21,7 +21,7 @@ def render(comparison: Comparison, before: str, after: str) -> str:
     groups = fact_groups(comparison.facts)
     facts = blocks.section if len(groups) <= OPEN else blocks.folded
     way = blocks.mark("worse", "fail") if comparison.worse else blocks.mark("nothing worse", "pass")
-    return shell.page(
+    return markup.page(
         f"{after} against {before}",
         element(
             "header",

@@ -8,19 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nodedoctor.json_shapes import mapping, number, objects, words
-from nodedoctor.model import Status
+from nodedoctor.json_shapes import mapping, number, objects, texts, words
+from nodedoctor.knowledge.ownership import owner_word
+from nodedoctor.model import WORST_FIRST, Status
 from nodedoctor.report.document import status_of
-from nodedoctor.report.html import blocks, shell
-from nodedoctor.report.html.fleet_causes import causes
+from nodedoctor.report.html import blocks, markup
 from nodedoctor.report.html.fleet_nodes import NodeFindings, blind, breaking, host, hosts_of, matrix, problems
-from nodedoctor.report.html.markup import Markup, each_piece, element, prose
+from nodedoctor.report.html.markup import Markup, each_piece, element, join_pieces, prose
+from nodedoctor.report.page import CHECK, FIX, FOLLOWS, OWNER
+from nodedoctor.wording import count_with_noun, utc_time
 
+OPEN = 20
+"""Causes that are open; more of them are folded. Ours."""
 WHOLE = 16
 """Characters of a value that stays on one line, as a version must; a phone has room for 40 in all."""
 
 _STATES = ("answered", "silent", "unreachable", "unable", "unreadable")
-_ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -32,8 +35,8 @@ def render(document: Mapping[str, Any]) -> str:
     unseen = [node for node in answered if node.unseen and not node.problems]
     well = [node for node in answered if not (node.unseen or node.problems)]
     checks = [words(check.get("check")) for check in objects(document.get("checks"))]
-    return shell.page(
-        f"{status_of(document.get('verdict')).word} {len(nodes)} node{'' if len(nodes) == 1 else 's'}",
+    return markup.page(
+        f"{status_of(document.get('verdict')).word} {count_with_noun(len(nodes), 'node')}",
         _head(document, len(nodes)),
         causes(objects(document.get("causes"))),
         _set("failing", document),
@@ -55,7 +58,7 @@ def _head(document: Mapping[str, Any], count: int) -> Markup:
     counts = mapping(document.get("counts"))
     seconds = number(document.get("seconds"))
     moment = (
-        words(document.get("started")).replace("T", " ").replace("Z", " UTC"),
+        utc_time(words(document.get("started"))),
         f"in {seconds:.1f} s" if seconds else "",
         f"over {words(document.get('source'))}" if document.get("source") else "",
         f"nodedoctor {words(document.get('tool'))}" if document.get("tool") else "",
@@ -75,7 +78,7 @@ def _head(document: Mapping[str, Any], count: int) -> Markup:
 
 
 def _counts(counts: Mapping[str, Any]) -> Iterator[Markup]:
-    for one in _ORDER:
+    for one in WORST_FIRST:
         if number(counts.get(one.value)):
             where = "#well" if one in (Status.PASS, Status.SKIP) else "#nodes"
             yield element(
@@ -155,3 +158,39 @@ def _mute(nodes: Sequence[Mapping[str, Any]]) -> Markup:
 def _healthy_nodes(nodes: Iterable[NodeFindings]) -> Markup:
     shown = hosts_of(node.host for node in nodes)
     return element("p", shown, class_="hosts") if shown else shown
+
+
+def causes(listed: Sequence[Mapping[str, Any]]) -> Markup:
+    """The section of the causes, the worst first."""
+    shown, rest = listed[:OPEN], listed[OPEN:]
+    return blocks.section(
+        "causes",
+        "Causes",
+        each_piece(map(_cause, shown)),
+        element("details", element("summary", f"{len(rest)} more causes"), each_piece(map(_cause, rest)))
+        if rest
+        else None,
+        count=len(listed),
+    )
+
+
+def _cause(cause: Mapping[str, Any]) -> Markup:
+    status, count = status_of(cause.get("status")), number(cause.get("count")) or 1
+    host, command = words(cause.get("host")), words(cause.get("command"))
+    mark = " (preview)" if cause.get("preview") is True else ""
+    nodes = element("strong", breaking(words(cause.get("nodes"))))
+    others_note = ", others with other numbers" if cause.get("alike") is False else ""
+    many = element("span", f" {count:.0f} nodes{others_note}", class_="count") if count > 1 else None
+    where = element("p", f"on {host}", class_="quiet")
+    owner, todo = owner_word(words(cause.get("owner"))), words(cause.get("todo"))
+    return element(
+        "article",
+        element("h3", blocks.word(status), " ", prose(f"{words(cause.get('headline'))}{mark}")),
+        blocks.labelled(OWNER, f"{owner}; {todo}" if todo else owner),
+        blocks.labelled("nodes", element("span", nodes, many)),
+        blocks.labelled("first", join_pieces(blocks.command(command), where), "div") if command else None,
+        blocks.labelled(FIX, prose(words(cause.get("fix")))),
+        blocks.labelled(FOLLOWS, ", ".join(texts(cause, "follows"))),
+        blocks.labelled(CHECK, element("code", words(cause.get("check")))),
+        class_=f"item problem {status.value}",
+    )

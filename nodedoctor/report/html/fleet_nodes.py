@@ -17,7 +17,7 @@ from nodedoctor.report.html import blocks
 from nodedoctor.report.html.markup import Markup, Piece, each_piece, element, join_pieces, prose
 from nodedoctor.report.saved import finding
 from nodedoctor.report.steps import common
-from nodedoctor.wording import label_if_unnamed
+from nodedoctor.wording import first_few, label_if_unnamed
 
 OPEN = 12
 """Groups of nodes that stand open at once; more of them are folded."""
@@ -144,8 +144,7 @@ def _group(group: list[NodeFindings], open_: bool) -> Markup:
     first, *others = group
     found = list(first.checks.items())
     count = element("span", f" {len(group)} nodes", class_="count") if others else None
-    rest = f" and {len(found) - NAMES} more" if len(found) > NAMES else ""
-    names = " ".join(name for name, _ in found[:NAMES]) + rest
+    names = first_few([name for name, _ in found], NAMES, " ")
     hosts = element("strong", hosts_of(node.host for node in group))
     head = element(
         "summary",
@@ -203,5 +202,4 @@ def _not_seen(checks: Sequence[str]) -> str:
 
 def _reports(group: Sequence[NodeFindings]) -> Markup | None:
     files = [words(node.node.get("report")) for node in group if node.node.get("report")]
-    more = [f"and {len(files) - FILES} more"] if len(files) > FILES else []
-    return blocks.labelled("report", " ".join((*files[:FILES], *more)))
+    return blocks.labelled("report", first_few(files, FILES, " "))

@@ -1,13 +1,19 @@
-"""Elements of a page whose text is always escaped: nothing from a document can become a tag.
+"""Elements of a page, and the page: one file that loads nothing, in which nothing runs but our script.
+
+Text is always escaped: nothing from a document can become a tag.
 
 Every function takes text and pieces made here; only the latter are markup, everything else is inert text.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from base64 import b64encode
 from collections.abc import Iterable
+from functools import cache
 from html import escape
+from importlib.resources import files
 from urllib.parse import urlsplit
 
 from nodedoctor.report.inert import inert, inert_lines
@@ -75,3 +81,37 @@ def link(address: str) -> Markup:
 def _attribute(key: str, value: str | bool | None) -> str:
     name = key.rstrip("_").replace("_", "-")
     return f" {name}" if value is True else f' {name}="{text(str(value))}"'
+
+
+_NOTHING_ELSE = "base-uri 'none'; form-action 'none'"
+
+
+def page(title: str, *body: Markup) -> str:
+    """A whole HTML document."""
+    style, script = _own_file("page.css"), _own_file("page.js")
+    rule = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; {_NOTHING_ELSE}"
+    head = join_pieces(
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=Markup(rule)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("meta", name="robots", content="noindex"),
+        element("title", title),
+        element("style", Markup(style)),
+        between="\n",
+    )
+    shown = join_pieces(element("main", *body), element("script", Markup(script)), between="\n")
+    return f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{shown}\n</body>\n</html>\n'
+
+
+@cache
+def _own_file(name: str) -> str:
+    """A file of ours beside this module."""
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+@cache
+def _hash(content: str) -> str:
+    """The source expression that allows exactly this style or script."""
+    return f"'sha256-{b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
-from nodedoctor.model import Outcome, Status
+from nodedoctor.model import WORST_FIRST, Outcome, Status
 from nodedoctor.report.document import (
     Finding,
     Fix,
@@ -22,7 +22,7 @@ from nodedoctor.report.document import (
     severity_of,
     worst,
 )
-from nodedoctor.report.html import blocks, shell, topology
+from nodedoctor.report.html import blocks, markup, topology
 from nodedoctor.report.html.facts import facts
 from nodedoctor.report.html.markup import Markup, Piece, each_piece, element, join_pieces, prose
 from nodedoctor.report.page import (
@@ -38,9 +38,8 @@ from nodedoctor.report.page import (
     lead,
     other_problems,
 )
-from nodedoctor.wording import label_if_unnamed
+from nodedoctor.wording import and_more, label_if_unnamed, utc_time
 
-_ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 _PART = {Status.PASS: "passed", Status.SKIP: "skipped"}
 _SOURCE = {"live": "looked at live", "replay": "from a recording"}
 
@@ -58,7 +57,7 @@ def render(report: Report) -> str:
     fixes, causes = _Fixes(), cause_pages(report)
     causes_part = blocks.section("causes", "Causes", each_piece(_cause(cause, fixes) for cause in causes))
     others = _problems(problems, causes, fixes)
-    return shell.page(
+    return markup.page(
         f"{Status(report['verdict']).word} {identity(report['node'])[0]}",
         _head(report, bool(problems), bool(unseen)),
         causes_part,
@@ -77,7 +76,7 @@ def _head(report: Report, problems: bool, unseen: bool) -> Markup:
     host, *rest = identity(report["node"])
     more = (report["node"].get(key) for key in ("product", "form", "kernel"))
     moment = [
-        report["started"].replace("T", " ").replace("Z", " UTC"),
+        utc_time(report["started"]),
         f"in {report['seconds']:.1f} s",
         _SOURCE.get(report["source"], report["source"]),
         f"nodedoctor {report['tool']}" if report["tool"] else "",
@@ -102,7 +101,7 @@ def _counts(report: Report, problems: bool, unseen: bool) -> Iterator[Markup]:
     counts = report["counts"]
     first = "causes" if report["causes"] else "problems"
     broken = any(is_broken(worst(result)) for result in report["results"])
-    for status in _ORDER:
+    for status in WORST_FIRST:
         count = counts[status.value]
         if count:
             part = "unseen" if status is Status.UNKNOWN and unseen and not broken else first
@@ -181,7 +180,7 @@ def _row(group: list[Result], fixes: _Fixes) -> Markup:
     result, *others = group
     decisive, status = worst(result), Status(result["status"])
     rest = len(result["findings"]) - 1
-    more = f" (and {rest} more)" if rest and not others else None
+    more = None if others else and_more(rest) or None
     many = (
         element("div", " ".join(other["check"] for other in group), class_="quiet checks") if others else None
     )

@@ -8,7 +8,7 @@ from typing import Any
 from nodedoctor.json_shapes import mapping, number, objects, words
 from nodedoctor.nodeset import natural_key
 from nodedoctor.report.document import status_of
-from nodedoctor.report.html import blocks, shell
+from nodedoctor.report.html import blocks, markup
 from nodedoctor.report.html.markup import Markup, each_piece, element, prose
 from nodedoctor.report.saved import finding
 
@@ -24,7 +24,7 @@ def render(document: Mapping[str, Any]) -> str:
     sick = [one for one in found if one.get("status") in ("fail", "warn", "unknown")]
     well = [one for one in found if one not in sick]
     headline = f"{words(plan.get('nodes'))} nodes in pairs"
-    return shell.page(
+    return markup.page(
         f"{verdict.word} {headline}",
         blocks.head(verdict, headline, _when(document, plan)),
         blocks.section("findings", "The odd ones out", each_piece(map(_finding, sick)) if sick else None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nodedoctor.report.html import blocks, shell
+from nodedoctor.report.html import blocks, markup
 from nodedoctor.report.html.markup import Markup, each_piece, element
 from nodedoctor.report.rates_page import SLOW_MARK, NodeRow, RateColumn, rates_page
 
@@ -16,7 +16,7 @@ def render(document: Mapping[str, Any]) -> str:
     rates = blocks.rates_table(("rate", "usual", "slower than the others", "how"), map(_rate, page.columns))
     names = ("", "node", *(column.title for column in page.columns), "")
     nodes = blocks.rates_table(names, map(_node, page.nodes))
-    return shell.page(
+    return markup.page(
         f"{page.status.word} {page.headline}",
         blocks.head(page.status, page.headline, page.when),
         blocks.section("rates", "Rates", blocks.scroll(rates, "rates") if page.columns else None),

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodedoctor.report.html import blocks, ranks, shell
+from nodedoctor.report.html import blocks, markup
 from nodedoctor.report.html.markup import Markup, each_piece, element, lines, prose
 from nodedoctor.report.job_page import Advice, Entry, JobPage, Quote, Section, job_page
+from nodedoctor.report.ranks import CULPRIT, DIED, MISSING, PARTY, UNKNOWN, Seat
 
 
 def render(document: Mapping[str, Any]) -> str:
     """The page of a `nodedoctor.triage/1` document."""
     page = job_page(document)
-    return shell.page(
+    return markup.page(
         f"{page.status.word} {page.headline}"[:120],
         _head(page),
         *(_section(section, page) for section in page.sections),
@@ -36,7 +37,7 @@ def _head(page: JobPage) -> Markup:
 
 
 def _section(section: Section, page: JobPage) -> Markup:
-    grid = ranks.grids(page.seats) if section.name == "ranks" else None
+    grid = rank_grids(page.seats) if section.name == "ranks" else None
     numbered = section.name in ("fix", "next")
     shown = each_piece(map(_entry, section.entries))
     if not all(isinstance(entry, Quote) for entry in section.entries):
@@ -70,3 +71,32 @@ def _quote(quote: Quote) -> Markup:
         element("p", quote.note) if quote.note else None,
         class_="item line",
     )
+
+
+MOST = 4096
+"""Ranks drawn one by one; of a larger job they are listed as ranges only."""
+_TONES = {CULPRIT: "fail", DIED: "fail", PARTY: "warn", MISSING: "missing", UNKNOWN: "seen"}
+
+
+def rank_grids(seats: Sequence[Seat]) -> Markup:
+    """A grid per world, a row per host; nothing for one rank, or where all look alike."""
+    if not 1 < len(seats) <= MOST or all(seat.mark in (MISSING, UNKNOWN) for seat in seats):
+        return Markup()
+    several = len({seat.world for seat in seats}) > 1
+    groups: dict[tuple[str, str], list[Seat]] = {}
+    for seat in sorted(seats, key=lambda seat: (seat.world, seat.host, seat.rank)):
+        groups.setdefault((seat.world if several else "", seat.host), []).append(seat)
+    return each_piece(
+        element(
+            "div",
+            element("p", " ".join(filter(None, title)), class_="probe") if any(title) else None,
+            *map(_cell, members),
+            class_="ranks",
+        )
+        for title, members in groups.items()
+    )
+
+
+def _cell(seat: Seat) -> Markup:
+    mark = "" if seat.mark == UNKNOWN else seat.mark
+    return element("span", f"{seat.rank}{mark}", class_=f"rank {_TONES.get(seat.mark, 'waited')}")

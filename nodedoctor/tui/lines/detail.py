@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len
 
-from nodedoctor.model import Outcome, Status
+from nodedoctor.model import WORST_FIRST, Outcome, Status
 from nodedoctor.report.document import (
     Cause,
     Finding,
@@ -29,7 +29,7 @@ from nodedoctor.report.page import FIX, PROOF, SEE_IT, WHY, after_steps, headlin
 from nodedoctor.report.steps import StepText, advice, interrupted, repair_steps
 from nodedoctor.tui.state import CheckInfo, State, Waiting
 from nodedoctor.tui.theme import DANGER, LABEL, QUIET, RUN, STYLE, Para, Part, Row
-from nodedoctor.wording import capitalised
+from nodedoctor.wording import and_more, capitalised
 
 EVIDENCE_LINES = 12
 """Lines of evidence per finding in the panel; the full screen has them all."""
@@ -39,8 +39,6 @@ LONGEST = 4000
 _ADDRESS = re.compile(r"https://[\w./#?=&%+~:-]+")
 SLOW = 1.0
 """Seconds from which it is worth a column what a check cost; the Probes screen has all of them."""
-
-_WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 
 
 def head(state: State, narrowed: str = "", width: int = 1 << 16) -> list[tuple[Part, ...]]:
@@ -56,7 +54,7 @@ def head(state: State, narrowed: str = "", width: int = 1 << 16) -> list[tuple[P
     else:
         status = Status(sickest["status"])
         parts.append((status.word, STYLE[status]))
-    for status in _WORST_FIRST[:-1]:
+    for status in WORST_FIRST[:-1]:
         count = sum(result["status"] == status.value for result in answered)
         if count:
             parts.append((f"  {count} {status.value}", ""))
@@ -92,7 +90,7 @@ def row(result: Result, waiting: Waiting | None) -> Row:
     decisive, status = worst(result), Status(result["status"])
     more = sum(severity(finding).is_problem for finding in result["findings"]) - 1
     notes = sum(finding["note"] for finding in result["findings"] if finding is not decisive)
-    text = sentence(decisive) + (f" (and {more} more)" if more > 0 else "") + (" (see note)" if notes else "")
+    text = sentence(decisive) + and_more(more) + (" (see note)" if notes else "")
     body = QUIET if status is Status.SKIP else ""
     end = f"{result['seconds']:.1f} s" if result["seconds"] >= SLOW else ""
     return Row(result["check"], word_of(result), STYLE[status], result["check"], text, end, body)

@@ -146,7 +146,7 @@ def row(
         return (f" {_draw_bar(value, of, shown.bar, glyphs)}" if shown.bar else "", style)
 
     parts: list[Part] = [
-        (f" {_percent(busy):>5}", "bold"),
+        (f" {_unit(busy, '%'):>5}", "bold"),
         bar(busy, 100, "green" if busy and busy >= waiting.BUSY else "cyan"),
         (f" {history.line(gpu.index, shown.spark, glyphs)}" if shown.spark else "", "cyan"),
         (f" {_pair(_gib(used), _gib(gpu.memory_total_mib)):>10}", ""),
@@ -252,10 +252,6 @@ def _level(value: int | None, glyphs: Glyphs) -> str:
 def _heat(gpu: Gpu) -> str:
     near = gpu.slowdown_c is not None and gpu.temperature_c is not None
     return "bold red" if near and (gpu.temperature_c or 0) >= HOT * (gpu.slowdown_c or 0) else ""
-
-
-def _percent(value: int | None) -> str:
-    return _unit(value, "%")
 
 
 def _unit(value: float | None, unit: str) -> str:

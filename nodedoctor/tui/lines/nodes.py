@@ -10,11 +10,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from nodedoctor.fleet.compare.causes import SharedCause, lead, shared_reasons
 from nodedoctor.fleet.model import Fleet, Node, NodeCause, Oddity
 from nodedoctor.knowledge.ownership import action_words, owner_column, owner_word
-from nodedoctor.model import Severity, Status
+from nodedoctor.model import WORST_FIRST, Severity, Status
 from nodedoctor.nodeset import fold
 from nodedoctor.record import record, replace
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Part, Row
+from nodedoctor.wording import and_more, count_with_noun
 
 WELL = "well"
 """Key of the row that stands for all nodes without a problem."""
@@ -68,7 +69,7 @@ def head(now: Round) -> list[tuple[Part, ...]]:
     fleet = now.fleet
     total = len(fleet.nodes) + len(now.waiting)
     parts: list[Part] = [("RUN ", RUN) if now.waiting else (fleet.verdict.word, STYLE[fleet.verdict])]
-    for status in (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP):
+    for status in WORST_FIRST:
         count = sum(node.verdict is status and node.state == "answered" for node in fleet.nodes)
         if count:
             parts.append((f"  {count} {status.value}", ""))
@@ -79,7 +80,7 @@ def head(now: Round) -> list[tuple[Part, ...]]:
     if now.waiting:
         parts.append((f"   {len(fleet.nodes)}/{total}", QUIET))
     parts.append((f"   {fleet.seconds:.1f} s", QUIET))
-    asked = f"fleet   {total} node{'' if total == 1 else 's'} over {fleet.source}"
+    asked = f"fleet   {count_with_noun(total, 'node')} over {fleet.source}"
     waits = f"   waiting for {fold(now.waiting)}" if now.waiting else ""
     return [((asked, LABEL), (inert(waits), QUIET)), tuple(parts)]
 
@@ -131,7 +132,7 @@ def _grouped(fleet: Fleet, opened: Collection[str], glyphs: Glyphs) -> Iterator[
     for _, entry in sorted(groups, key=lambda pair: -pair[0]):
         yield from _unfolded(entry, opened, glyphs)
     if well := _healthy(fleet):
-        name = f"{len(well)} node{'' if len(well) == 1 else 's'}"
+        name = count_with_noun(len(well), "node")
         hosts = fold([node.host for node in well])
         entry = Entry(WELL, Status.PASS.word, STYLE[Status.PASS], "", name, inert(hosts), None, well)
         yield from _unfolded(entry, opened, glyphs)
@@ -218,7 +219,7 @@ def _node_entry(node: Node, odd: Mapping[str, Oddity]) -> Entry:
         return Entry(key, oddity.status.word, STYLE[oddity.status], "", name, summary, node, (node,))
     status, causes = standing(node), [*node.causes, *lead(node)]
     first = causes[0] if causes else NodeCause("", status)
-    more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
+    more = and_more(len(causes) - 1)
     summary, todo = inert(first.title), action_words(first.action, first.owner, first.subjects)
     return Entry(
         key, status.word, STYLE[status], first.owner, name, summary, node, (node,), f"{todo}{more}".strip()

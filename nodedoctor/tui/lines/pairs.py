@@ -11,13 +11,11 @@ from statistics import median
 from typing import Any
 
 from nodedoctor.json_shapes import mapping, number, objects, words
-from nodedoctor.model import Status
+from nodedoctor.model import WORST_FIRST
 from nodedoctor.nodeset import natural_key
 from nodedoctor.report.document import status_of
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Para, Part, Row
-
-_ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 
 
 def head(document: Mapping[str, Any]) -> list[tuple[Part, ...]]:
@@ -33,7 +31,7 @@ def head(document: Mapping[str, Any]) -> list[tuple[Part, ...]]:
 def rows(document: Mapping[str, Any]) -> list[Row]:
     """The findings, the worst first; then the nodes, the slowest first."""
     found = sorted(
-        objects(document.get("findings")), key=lambda one: _ORDER.index(status_of(one.get("status")))
+        objects(document.get("findings")), key=lambda one: WORST_FIRST.index(status_of(one.get("status")))
     )
     return [*map(_finding_row, found), *_node_rows(document)]
 

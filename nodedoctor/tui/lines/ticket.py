@@ -17,8 +17,8 @@ from nodedoctor.report.document import (
     worst,
 )
 from nodedoctor.report.inert import inert
-from nodedoctor.report.markdown import fenced
 from nodedoctor.report.steps import advice, repair_steps
+from nodedoctor.report.ticket import fenced
 from nodedoctor.wording import about
 
 _ORDER = ("look", "keep", "repair", "verify", "last-resort")

@@ -12,8 +12,7 @@ from textual.screen import Screen
 from nodedoctor.model import Status
 from nodedoctor.report.document import Finding, Result, problems_first, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.report.lost_gpus import off_bus
-from nodedoctor.report.matrix import LOST, Matrix, matrices, meanings
+from nodedoctor.report.matrix import LOST, Matrix, matrices, meanings, off_bus
 from nodedoctor.report.page import sentence
 from nodedoctor.tui.lines import boxes
 from nodedoctor.tui.messages import ShowCheck

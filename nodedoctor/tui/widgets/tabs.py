@@ -13,7 +13,7 @@ from textual.widget import Widget
 from nodedoctor.model import Outcome, Status
 from nodedoctor.report.document import severity
 from nodedoctor.report.inert import inert
-from nodedoctor.report.lost_gpus import off_bus
+from nodedoctor.report.matrix import off_bus
 from nodedoctor.tui.state import State
 from nodedoctor.tui.theme import QUIET, STYLE, Part
 from nodedoctor.tui.widgets.lines import strip

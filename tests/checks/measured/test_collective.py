@@ -15,8 +15,8 @@ from nodedoctor.declare.registry import Command, Options
 from nodedoctor.engine.deadline import DEADLINE, DEADLINE_DEEP
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
+from nodedoctor.facts.measured.collective import read_log
 from nodedoctor.facts.measured.collective import smoke as plan_smoke
-from nodedoctor.facts.measured.nccl_log import read_log
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.probes.measured import collective
 

@@ -11,7 +11,7 @@ from asking import brief, judge
 from nodedoctor.children import child_process
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options
-from nodedoctor.facts.network.ethtool import NAME, Ethtool, ethtool
+from nodedoctor.facts.network.net import NAME, Ethtool, ethtool
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.facts.rdma.sysfs import NetDevice

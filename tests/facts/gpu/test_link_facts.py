@@ -21,9 +21,8 @@ from recorded import alarms, driver_files, machine, nvml, pci, processes, replay
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
-from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.board import Board, GraceGpus
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.grace import GraceGpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth, nvml_growth
 from nodedoctor.facts.gpu.links.nvlink_smi import nvlink_status, read_links
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks

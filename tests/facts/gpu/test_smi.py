@@ -14,8 +14,8 @@ from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.gpu.gpu import BankAvailability, Gpu, GpuProcess, GpuReading, LostGpu
 from nodedoctor.facts.gpu.smi import fields
 from nodedoctor.facts.gpu.smi.errors import error_name, init_error, lost_gpus
+from nodedoctor.facts.gpu.smi.sections import read_xml
 from nodedoctor.facts.gpu.smi.smi import SmiQ, SmiTable, SmiXml, merged, smi_xml
-from nodedoctor.facts.gpu.smi.xml import read_xml
 from nodedoctor.model import Observation, Outcome, Unseen
 
 FORMS = {"nvidia-smi-xml": SmiXml, "nvidia-smi-q": SmiQ, "nvidia-smi": SmiTable}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.facts.host.fstab import Fstab
+from nodedoctor.facts.host.mounts import Fstab
 from nodedoctor.model import Observation, Unseen
 
 ROOT = "30 1 259:1 / / rw shared:1 - ext4 /dev/nvme0n1p2 rw"

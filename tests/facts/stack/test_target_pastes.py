@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, Wanted, numbers, wanted
 from nodedoctor.facts.stack.pastes import collect_env, pip_list
-from nodedoctor.facts.stack.pins import older, same_release, torch_pin
+from nodedoctor.facts.stack.requirements import older, same_release, torch_pin
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.stack import canonical
 from nodedoctor.model import Observation, Outcome, Unseen

@@ -21,8 +21,7 @@ from test_plugins import nodedoctor, results
 from nodedoctor.children import child_process
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options
-from nodedoctor.facts.network.peers import NOBODY, Peer, Peers, peers
-from nodedoctor.facts.network.ping import Ping
+from nodedoctor.facts.network.peers import NOBODY, Peer, Peers, Ping, peers
 from nodedoctor.model import Observation, Outcome, Unseen
 
 IPUTILS = """\

@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 from nodedoctor.facts import shapes
 from nodedoctor.facts.gpu.gpu import CallError, Gpu, GpuReading, InitError, LostGpu, SlowCall
-from nodedoctor.facts.gpu.nvml.calls import call_name
 from nodedoctor.facts.gpu.nvml.gpu import flag, gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
@@ -16,6 +15,7 @@ from nodedoctor.json_shapes import as_list, int_of, is_whole, loaded, mapping, n
 from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.patterns import regex
+from nodedoctor.probes.gpu import nvml_calls as asked
 from nodedoctor.record import replace
 
 MOST_GPUS = 1024  # beyond any node; keeps a damaged count from making millions of lost GPUs
@@ -218,3 +218,28 @@ def _text(value: Any) -> str | None:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
+
+
+_GET = "nvmlDeviceGet"
+_FIELDS = frozenset({*asked.FIELDS, *asked.FIELDS_590, *asked.LINK_SPEED, *asked.LINK_FIELDS})
+_ALONE = {
+    "mig_devices": "nvmlDeviceGetMaxMigDeviceCount",
+    "excluded": "nvmlGetExcludedDeviceCount",
+    "path": "nvmlDeviceGetTopologyCommonAncestor",
+}
+
+
+def call_name(key: str) -> str:
+    """The name of the function whose answer has this key, with the field where one serves many."""
+    if key in asked.SYSTEM:
+        return asked.SYSTEM[key]
+    if key in _ALONE:
+        return _ALONE[key]
+    if key in _FIELDS:
+        return f"nvmlDeviceGetFieldValues {key}"
+    if key in asked.LINK_COUNTERS:
+        return f"nvmlDeviceGetNvLinkErrorCounter {key}"
+    if key in asked.P2P:
+        return f"nvmlDeviceGetP2PStatus {key}"
+    question = asked.VALUES.get(key) or asked.LINK_VALUES.get(key)
+    return f"{_GET}{question.split()[0]}" if question else key

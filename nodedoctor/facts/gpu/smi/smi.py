@@ -13,9 +13,8 @@ from nodedoctor.facts.gpu.smi import table
 from nodedoctor.facts.gpu.smi.errors import init_error, library_version, lost_gpus, normal_bus_id
 from nodedoctor.facts.gpu.smi.gpu import gpu_of
 from nodedoctor.facts.gpu.smi.q import read_q
-from nodedoctor.facts.gpu.smi.sections import Section, inert
+from nodedoctor.facts.gpu.smi.sections import Section, inert, read_xml
 from nodedoctor.facts.gpu.smi.values import leading_integer
-from nodedoctor.facts.gpu.smi.xml import read_xml
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record, replace
 from nodedoctor.wording import count_with_noun
