@@ -55,8 +55,8 @@ def _run_lines(entries: Sequence[Json]) -> Iterator[str]:
         command = text(entry, "command")
         runs.append((f"{command:<6}  {_differences(latest.get(command), entry)}", text(entry, "time")))
         latest[command] = entry
-    for shown, alike in groupby(runs, lambda run: run[0]):
-        times = [time for _, time in alike]
+    for shown, series in groupby(runs, lambda run: run[0]):
+        times = [time for _, time in series]
         more = f"  {count_with_noun(len(times), 'run')} until {times[-1]}" if len(times) > 1 else ""
         yield inert(f"{times[0]}  {shown}{more}")
 

@@ -208,7 +208,7 @@ rank-given-twice
     rank \d+ of \d+ ranks has already checked in
 [collective_mismatch]
 # its transports (transport/net_socket.cc), which name both reasons themselves
-sizes-differ  ground=path  owner=UNDETERMINED
+sizes-differ  ground=path
   a peer sent more than this rank expected: the ranks called one collective with different sizes, or their
   settings of NCCL differ (NCCL_PROTO, NCCL_ALGO)
     \bNET/\w{1,40} ?:.{0,120}\bmessage truncated : receiving \d+ bytes instead of \d+
