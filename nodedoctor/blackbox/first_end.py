@@ -14,7 +14,8 @@ def line(ends: Sequence[ProcessEnd], ranks: Sequence[RankSample], *, failed: boo
     """What is kept of it, which `patterns/exits.py` reads; '' where no rank did.
 
     Ranks of a job that ends well all end with 0, one after another: some other one has to fail, or, of a
-    command, the whole (`failed`). A status is not known where the parent collects it at once.
+    command, the whole (`failed`). A status is not known where the parent collects it at once: then the line
+    only says who was the first.
     """
     by_key = {rank.key: rank for rank in ranks}
     in_order = sorted((end for end in ends if end.key in by_key), key=lambda end: end.moment)
@@ -24,9 +25,12 @@ def line(ends: Sequence[ProcessEnd], ranks: Sequence[RankSample], *, failed: boo
     if others and others[0].moment - first.moment < BEFORE:
         return ""
     successes = [end for end in others if end.status == 0]
-    if len(successes) == len(ranks) - 1 or not (failed or any(end.status for end in others)):
+    known = failed or any(end.status for end in others)
+    if len(successes) == len(ranks) - 1 or not (known or any(end.status is None for end in others)):
         return ""
     rank = by_key[first.key].rank
     who = f"rank {rank}, " if rank is not None else ""
+    if not known:
+        return f"nodedoctor: {who}pid {first.pid} was the first to end"
     code = "" if first.status is None else " with exit code 0"
     return f"nodedoctor: {who}pid {first.pid} ended{code} before all others"

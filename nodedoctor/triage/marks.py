@@ -49,6 +49,8 @@ class Mark(Enum):
     """Open MPI's name of the node whose process it lost; the line is below that of the loss."""
     STORE_LOST = "store_lost"
     """The server of torch's store went away, as it does at the end of any job."""
+    ENDED_FIRST = "ended_first"
+    """Our own black box saw who was the first to end; how it and the others ended it did not see."""
     SESSION_CUT = "session_cut"
     """The ssh session of a person was cut off: the node went down, or only the connection did."""
     HEARTBEAT_LOST = "heartbeat_lost"

@@ -12,6 +12,7 @@ import pytest
 
 from nodedoctor.blackbox.first_end import line
 from nodedoctor.blackbox.samples.sample import ProcessEnd, RankSample
+from nodedoctor.triage.job import examine_job
 
 WELL = "rank 1, pid 101 ended with exit code 0 before"
 RANKS = tuple(RankSample(100 + number, 1, number, 3) for number in range(3))
@@ -27,7 +28,8 @@ def ended(*rows: tuple[int, float, int | None]) -> list[ProcessEnd]:
         (ended((1, 5.0, 0), (0, 5.4, 256), (2, 5.5, 15)), False, WELL),
         (ended((1, 5.0, 0)), True, WELL),
         (ended((1, 5.0, None), (0, 5.4, None)), True, "rank 1, pid 101 ended before"),
-        (ended((1, 5.0, None), (0, 5.4, None)), False, ""),  # a watch: they may have ended well
+        # a watch: they may have ended well
+        (ended((1, 5.0, None), (0, 5.4, None)), False, "rank 1, pid 101 was the first to end"),
         (ended((1, 5.0, 0), (0, 5.4, 0), (2, 5.5, 0)), True, ""),  # the launcher failed afterwards
         (ended((1, 5.0, 256), (0, 5.4, 256)), True, ""),  # its own log says why
         (ended((1, 5.0, 0), (0, 5.001, 256)), True, ""),  # together
@@ -37,6 +39,24 @@ def ended(*rows: tuple[int, float, int | None]) -> list[ProcessEnd]:
 def test_who_is_said_to_have_left(ends: list[ProcessEnd], failed: bool, told: str) -> None:
     found = line(ends, RANKS, failed=failed)
     assert found.startswith(f"nodedoctor: {told}") if told else not found
+
+
+@pytest.mark.parametrize(
+    ("log", "named"),
+    [
+        ("step 3 loss 1.0\nTraining completed.\n", []),
+        ("step 3 loss 1.0\n", []),
+        ("RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:17792.\n", [1]),
+    ],
+)
+def test_who_was_the_first_to_end_is_named_where_others_lost_it(
+    log: str, named: list[int], tmp_path: Path
+) -> None:
+    (tmp_path / "train.log").write_text(log)
+    (tmp_path / "ends.log").write_text("nodedoctor: rank 1, pid 101 was the first to end\n")
+    verdict = examine_job([str(tmp_path)]).verdict
+    assert [who.rank for who in verdict.culprits] == named
+    assert (verdict.outcome == "failure") == bool(named)
 
 
 LAUNCHER = """

@@ -74,6 +74,7 @@ SIDE_FACTS = (
     Mark.RANK_OF_PID,
     Mark.STORE_LOST,
     Mark.SESSION_CUT,
+    Mark.ENDED_FIRST,
     Mark.SEVERAL_NODES,
     progress.AgentRanks,
     progress.WorldSize,

@@ -111,6 +111,8 @@ _LAUNCHERS = r"""
 LeftFirst
     ^nodedoctor: (?:rank (?P<rank>\d{1,6}), )?pid (?P<pid>\d{1,10})
     [ ]ended (?P<how>with exit code 0 )?before all others
+ENDED_FIRST
+    ^nodedoctor: (?:rank (?P<rank>\d{1,6}), )?pid (?P<pid>\d{1,10}) was the first to end
 # torchelastic (torch/distributed/elastic)
 ProcessExit  first
     failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)

@@ -66,7 +66,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     deaths.nodes_lost: (NodeLost,),
     deaths.store_host_gone: (StoreWait,),
     deaths.connections_closed: (PeerGone,),
-    deaths.left_first: (LeftFirst,),
+    deaths.left_first: (LeftFirst, Mark.ENDED_FIRST),
     deaths.node_silent: (TimedOut,),
     collectives.reported_mismatch: (CollectiveMismatch, CollectiveShape),
     collectives.desync_report: (DesyncMissing,),

@@ -242,12 +242,19 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def left_first(timeline: Timeline) -> Iterator[Candidate]:
-    """A rank ended by itself before all others; surer where these say that they lost a connection."""
+    """A rank ended by itself before all others; surer where these say that they lost a connection.
+
+    Where nobody saw how they ended, the job may have come to its end: only a lost connection tells that not.
+    """
     leavers, lost_connections = timeline.of_kind(LeftFirst), timeline.of_kind(PeerGone)
-    who = blameable_identities(leavers[0].who)
-    headline = f"{describe_identities(who)} ended {leavers[0].what.how}before all others, and these failed"
-    sure: Confidence = "medium" if lost_connections else "low"
-    yield Candidate("peer_died", "death", sure, headline, (*leavers[:1], *lost_connections[:3]), who)
+    first: list[Event[Any]] = [*leavers, *(timeline.marked(Mark.ENDED_FIRST) if lost_connections else ())]
+    if not first:
+        return
+    who = blameable_identities(first[0].who)
+    how = leavers[0].what.how if leavers else ""
+    headline = f"{describe_identities(who)} ended {how}before all others, and these failed"
+    sure: Confidence = "medium" if leavers and lost_connections else "low"
+    yield Candidate("peer_died", "death", sure, headline, (*first[:1], *lost_connections[:3]), who)
 
 
 def _ends_of(timeline: Timeline, people: Sequence[Identity]) -> list[Event[ProcessExit]]:
