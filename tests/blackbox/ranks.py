@@ -119,6 +119,8 @@ ORDINARY = (
     "--clear-groups",
     "--inh-caps=+dac_override",
     "--ambient-caps=+dac_override",
+    "env",
+    "PYTHONDONTWRITEBYTECODE=1",  # in our own folders, from which root would then import nothing
 )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import ranks
-from test_hangs import as_an_ordinary_user
+from ranks import as_an_ordinary_user
 
 from nodedoctor.blackbox.job_environment import HOOK
 
