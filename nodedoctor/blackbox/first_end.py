@@ -25,12 +25,12 @@ def line(ends: Sequence[ProcessEnd], ranks: Sequence[RankSample], *, failed: boo
     if others and others[0].moment - first.moment < BEFORE:
         return ""
     successes = [end for end in others if end.status == 0]
-    known = failed or any(end.status for end in others)
-    if len(successes) == len(ranks) - 1 or not (known or any(end.status is None for end in others)):
+    certain = failed or any(end.status for end in others)
+    if len(successes) == len(ranks) - 1 or not (certain or any(end.status is None for end in others)):
         return ""
     rank = by_key[first.key].rank
     who = f"rank {rank}, " if rank is not None else ""
-    if not known:
+    if not certain:
         return f"nodedoctor: {who}pid {first.pid} was the first to end"
     code = "" if first.status is None else " with exit code 0"
     return f"nodedoctor: {who}pid {first.pid} ended{code} before all others"
