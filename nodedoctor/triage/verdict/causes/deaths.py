@@ -244,7 +244,7 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
 def left_first(timeline: Timeline) -> Iterator[Candidate]:
     """A rank ended by itself before all others; surer where these say that they lost a connection.
 
-    Where nobody saw how they ended, the job may have come to its end: only a lost connection tells that not.
+    Where how they ended is unknown, the job may have come to its end: only a lost connection tells that not.
     """
     leavers, lost_connections = timeline.of_kind(LeftFirst), timeline.of_kind(PeerGone)
     first: list[Event[Any]] = [*leavers, *(timeline.marked(Mark.ENDED_FIRST) if lost_connections else ())]
