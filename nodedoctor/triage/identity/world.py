@@ -62,9 +62,9 @@ def has_several_agents(events: Iterable[Event[Any]]) -> bool:
         source, pid, what = event.place.source, event.who.pid, event.what
         if event.kind in _NEW_RUNS or (isinstance(what, Restarted) and what.explicit):
             failed.pop(source, None)
-        elif (
-            isinstance(what, ProcessExit) and _NOTICE in event.text and failed.setdefault(source, pid) != pid
-        ):
+            continue
+        notice = pid is not None and isinstance(what, ProcessExit) and _NOTICE in event.text
+        if notice and failed.setdefault(source, pid) != pid:
             return True
     return False
 

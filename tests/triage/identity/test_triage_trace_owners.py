@@ -90,6 +90,14 @@ def test_a_notice_that_came_twice_is_of_one_agent(tmp_path: Path, local: int) ->
     assert culprits(judged(tmp_path, text)) == [local]
 
 
+def test_a_notice_that_names_its_rank_is_of_one_agent(tmp_path: Path) -> None:
+    """Two things are read from one such line, and only one has the process id."""
+    text = steps(1, 20) + notice(-9, 0, 811).replace(
+        "api:failed", "api:Child process (rank 0) exited: failed"
+    )
+    assert culprits(judged(tmp_path, text)) == [0]
+
+
 @pytest.mark.parametrize("rank", [9, 11])
 def test_an_exception_without_a_rank_is_of_the_one_that_did_not_abort_itself(
     tmp_path: Path, rank: int
