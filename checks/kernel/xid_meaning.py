@@ -23,6 +23,9 @@ _CAUSED = regex(r"caused by previous Xid (\d{1,4})\b")
 _NVLINK5 = regex(
     r"(?P<unit>[A-Z][A-Z0-9_/]{1,40})\s+(?P<grade>Nonfatal|Fatal).{0,90}?\((?P<words>0x[0-9a-fA-F][^)]*)\)"
 )
+_LINK_REGISTERS = regex(
+    r"\blink (?P<link>\d{1,2}) ?\((?P<words>0x[0-9a-fA-F]{1,8}(?:, ?0x[0-9a-fA-F]{1,8}){1,9})\)"
+)
 _RANK = (Status.FAIL, Status.WARN, Status.PASS)
 
 
@@ -120,13 +123,27 @@ def _judge(code: int, events: tuple[LoggedXid, ...], branch: int) -> JudgedXid |
         status = Status.PASS
     if row.legacy:
         status = Status.WARN
-    return JudgedXid(code, status, row.meaning, advice.action, _advice(row), events, row.of_program)
+    return JudgedXid(code, status, row.meaning, advice.action, _advice(row, events), events, row.of_program)
 
 
-def _advice(row: table.XidRow) -> str:
+def _advice(row: table.XidRow, events: Iterable[LoggedXid]) -> str:
     """What to do, and the catalogue's rule where one number has several stories."""
     rule = table.workflow(row.investigate or "") or table.workflow(row.bucket or "")
-    return f"{row.what_to_do.text} {rule.rule}" if rule and row.xid in (13, 31) else row.what_to_do.text
+    more = rule.rule if rule and row.xid in (13, 31) else _registers(events) if row.xid == 74 else ""
+    return f"{row.what_to_do.text} {more}".rstrip()
+
+
+def _registers(events: Iterable[LoggedXid]) -> str:
+    """What the catalogue says of the registers that Xid 74 prints, by link."""
+    found = [_LINK_REGISTERS.search(event.text) for event in events]
+    reports = dict.fromkeys(
+        (match["link"], row.meaning)
+        for match in found
+        if match
+        for row in table.xid74_meanings(tuple(int(word, 16) for word in match["words"].split(",")))
+    )
+    says = "For the registers of link {} NVIDIA's catalogue says: {}."
+    return " ".join(says.format(link, meaning) for link, meaning in list(reports)[:3])
 
 
 def _recovery(events: tuple[LoggedXid, ...]) -> JudgedXid | None:

@@ -16,7 +16,6 @@ import json
 import logging
 import lzma
 import quopri
-import random
 import tarfile
 import textwrap
 import zipfile
@@ -214,23 +213,6 @@ def rich_panel(width: int) -> Format:
         out = io.StringIO()
         Console(file=out, width=width, force_terminal=False).print(Panel(Text("\n".join(lines))))
         return out.getvalue().encode()
-
-    return made
-
-
-def asciinema(longest: int) -> Format:
-    """A recorded terminal: what was written in pieces of up to so many characters."""
-
-    def made(lines: Lines) -> bytes:
-        shown = "".join(line + "\r\n" for line in lines)
-        draw = random.Random(longest)
-        rows: list[Any] = [{"version": 2, "width": 211, "height": 50, "timestamp": int(START.timestamp())}]
-        position = 0
-        while position < len(shown):
-            size = draw.randint(1, longest)
-            rows.append([round(0.03 * len(rows), 3), "o", shown[position : position + size]])
-            position += size
-        return text([json.dumps(row) for row in rows])
 
     return made
 
@@ -730,8 +712,6 @@ PAYLOADS: dict[str, Format] = {
         [json.dumps({"timestamp": iso(n, 6) + "Z", "message": line}) for n, line in enumerate(lines, 1)][::-1]
     ),
     "containerd in parts of two streams": two_streams,
-    "asciinema": asciinema(4000),
-    "asciinema in pieces": asciinema(150),
     "Vertex AI": json_lines(
         lambda n, line: {
             "insertId": f"x{n}",
@@ -873,8 +853,6 @@ ENCODED: dict[str, Format] = {
     "mail, base64": in_a_mail("base64"),
     "mail of HTML": in_a_mail("quoted-printable", "html"),
     "mail with an attachment": attached,
-    "quoted-printable": lambda lines: quopri.encodestring(text(lines)),
-    "base64": lambda lines: base64.encodebytes(text(lines)),
     "line separators": lambda lines: "\u2028".join(lines).encode(),
     "code spans": lambda lines: text([f"`{line}`" for line in lines]),
     "links of a terminal": lambda lines: text(

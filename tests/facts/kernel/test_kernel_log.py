@@ -199,6 +199,22 @@ def test_xids_by_what_the_catalogue_says(lines, status, action):
     assert (one.fix.action if one.fix else None) == action
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)", ["link 7", "when it repeats: diagnostics"]),
+        ("(0x200010, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", ["marginal signal", "ECC or parity error"]),
+        ("(0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", []),
+        ("", []),
+        ("(0x10", []),
+    ],
+)
+def test_the_registers_of_a_link_are_read(words: str, told: list[str]) -> None:
+    (one,) = found("kernel.xid", xid(74, f"NVLink: fatal error detected on link 7{words}"))
+    assert one.fix is not None and all(word in one.fix.text for word in told)
+    assert ("the registers of link 7" in one.fix.text) == bool(told)
+
+
 DAYS = 86400.0
 
 

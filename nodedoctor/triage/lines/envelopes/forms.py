@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import binascii
 import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from nodedoctor.json_shapes import loaded
 from nodedoctor.record import record
-from nodedoctor.triage.lines.decode import is_text
 from nodedoctor.triage.lines.envelopes import objects
 from nodedoctor.triage.lines.envelopes.objects import column_name, object_records, table_records
 from nodedoctor.triage.lines.envelopes.pairs import unquote_text
 from nodedoctor.triage.lines.envelopes.records import SEVERAL, TEXT, EnvelopeRecord, who_of
 from nodedoctor.triage.model import Identity
-from nodedoctor.whole_numbers import json_integer
 
 _HEADER = re.compile(r"(?:From .*\n)?(?:[A-Za-z][\w-]{1,60}:.*\n(?:[ \t].*\n)*)+\n")
 _MAIL_FIELD = re.compile(r"^(?:MIME-Version|Content-Transfer-Encoding): ", re.IGNORECASE | re.MULTILINE)
-_SOFT_BREAK = re.compile(r"^.{66,75}=\r?$", re.MULTILINE)
-"""A line of quoted-printable that goes on in the next one: 76 characters at most (RFC 2045, 6.7)."""
-_BARE_EQUALS = re.compile(r"=(?![0-9A-F]{2}|\r?\n|$)")
-"""What quoted-printable never has: it codes each `=` of the text."""
-_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{60,76}\r?\n)+[A-Za-z0-9+/]{0,76}={0,2}\s*$")
-"""Lines as mails and base64(1) break them."""
 
 
 def is_mail(head: str) -> bool:
@@ -43,32 +33,6 @@ def mail_lines(data: bytes) -> Iterator[EnvelopeRecord]:
         text = part.get_payload(decode=True) if part.get_content_maintype() == "text" else None
         if isinstance(text, bytes):
             yield from _text_lines(text)
-
-
-def is_quoted_printable(head: str) -> bool:
-    """Whether a text is quoted-printable without a mail's headers: broken lines, and coded characters."""
-    soft = len(_SOFT_BREAK.findall(head)) if "=\n" in head or "=\r\n" in head else 0
-    longest = max(map(len, head.split("\n")), default=0)
-    return soft > 0 and longest <= 78 and not _BARE_EQUALS.search(head)
-
-
-def quoted_printable(data: bytes) -> Iterator[EnvelopeRecord]:
-    """The lines of such a text."""
-    yield from _text_lines(binascii.a2b_qp(data))
-
-
-def is_base64(head: str) -> bool:
-    """Whether a text is base64, as far as it can be seen."""
-    return _BASE64.match(head) is not None
-
-
-def base64_lines(data: bytes) -> Iterator[EnvelopeRecord] | None:
-    """The lines of a text in base64; None for what is something else."""
-    try:
-        text = binascii.a2b_base64(b"".join(data.split()))
-    except binascii.Error:
-        return None
-    return _text_lines(text) if is_text(text[:4096]) else None
 
 
 def _text_lines(text: bytes) -> Iterator[EnvelopeRecord]:
@@ -103,24 +67,6 @@ def marked_lines(data: bytes) -> Iterator[EnvelopeRecord]:
     value = unquote_text(text.strip()) if mark == "\\n" else None
     lines = text.replace(mark or "\n", "\n") if value is None else value
     yield from (EnvelopeRecord(line.rstrip("\r")) for line in lines.rstrip("\n").split("\n"))
-
-
-def is_screen(head: str) -> bool:
-    """Whether this is a recorded terminal of asciinema, version 2 or 3."""
-    return bool(re.match(r'\{(?=[^\n]*"version": ?[23]\b)(?=[^\n]*"(?:width|term)")[^\n]*\}\s*\n\[', head))
-
-
-def screen_lines(data: bytes) -> Iterator[EnvelopeRecord]:
-    """The lines that a recorded terminal showed, put together from its output events."""
-    shown: list[str] = []
-    for row in data.split(b"\n")[1:]:
-        try:
-            event = loaded(row, parse_int=json_integer)
-        except ValueError:
-            continue
-        if isinstance(event, list) and event[1:2] == ["o"] and isinstance(event[-1], str):
-            shown.append(event[-1])
-    yield from (EnvelopeRecord(line.rstrip("\r")) for line in "".join(shown).split("\n"))
 
 
 HEAD = 65536
@@ -207,9 +153,6 @@ class EnvelopeForm:
 FORMS = (
     EnvelopeForm("the export of a journal", is_journal, journal_records),
     EnvelopeForm("a mail", is_mail, mail_lines),
-    EnvelopeForm("quoted-printable", is_quoted_printable, quoted_printable),
-    EnvelopeForm("base64", is_base64, base64_lines),
-    EnvelopeForm("a recorded terminal", is_screen, screen_lines),
     EnvelopeForm("a JSON document", objects.is_document, objects.document_records),
     EnvelopeForm("a table", find_separator, csv_records),
     EnvelopeForm("a text without line feeds", line_mark, marked_lines),
