@@ -135,15 +135,15 @@ def _advice(row: table.XidRow, events: Iterable[LoggedXid]) -> str:
 
 def _registers(events: Iterable[LoggedXid]) -> str:
     """What the catalogue says of the registers that Xid 74 prints, by link."""
-    found = [_LINK_REGISTERS.search(event.text) for event in events]
+    matches = [_LINK_REGISTERS.search(event.text) for event in events]
     reports = dict.fromkeys(
         (match["link"], row.meaning)
-        for match in found
+        for match in matches
         if match
         for row in table.xid74_meanings(tuple(int(word, 16) for word in match["words"].split(",")))
     )
-    says = "For the registers of link {} NVIDIA's catalogue says: {}."
-    return " ".join(says.format(link, meaning) for link, meaning in list(reports)[:3])
+    sentence = "For the registers of link {} NVIDIA's catalogue says: {}."
+    return " ".join(sentence.format(link, meaning) for link, meaning in list(reports)[:3])
 
 
 def _recovery(events: tuple[LoggedXid, ...]) -> JudgedXid | None:
