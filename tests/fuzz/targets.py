@@ -437,6 +437,7 @@ BARRED = {
     "nodedoctor.triage.verdict.advice.timeouts.settings_in_use": "takes names of our table",
     "nodedoctor.triage.verdict.advice.timeouts.timeout_fixes": "takes names of our table",
     "nodedoctor.triage.lines.required_literals.required_literals": "takes patterns, which are ours",
+    "nodedoctor.triage.patterns.rows.read_rows": "takes a table of patterns, which is ours",
     "nodedoctor.triage.live.this_machine.look_at_machine": "looks at this machine",
 }
 """Functions that are not called with any text, and why: what they are given is ours, or leads out."""
