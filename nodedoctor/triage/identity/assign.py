@@ -23,7 +23,7 @@ from nodedoctor.triage.identity.processes import (
     ProcessTable,
     rank_communicators,
 )
-from nodedoctor.triage.identity.world import RankLocation, has_several_agents, is_one_node, world_size
+from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
 from nodedoctor.triage.model import LOCAL_RANK_LABEL, NOBODY, TASK_LABEL, Event, Identity
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
@@ -53,7 +53,6 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     # without their hosts, which may be those of peers
     people += [RankLocation(event.who.rank, event.who.local_rank) for event in events]
     one_node = is_one_node(people, world, events) and len(set(local_ranks)) == len(local_ranks)
-    one_node = one_node and not has_several_agents(events)
 
     @cache
     def identify(source: str, who: Identity) -> Identity:
@@ -86,7 +85,7 @@ def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
     events = join_exit_codes(join_full_gpus(join_ray_tasks(events)))
     agents = AgentTable(events)
     people: list[Identity | RankLocation] = [*agents.people, *(event.who for event in events)]
-    one_node = is_one_node(people, world_size(events), events) and not has_several_agents(events)
+    one_node = is_one_node(people, world_size(events), events)
     processes, buses, gpus = ProcessTable(events), BusTable(events), GpuTable(events)
 
     def identify(event: Event[Any]) -> Identity:

@@ -38,14 +38,15 @@ def world_size(events: Sequence[Event[Any]]) -> int | None:
 
 
 def is_one_node(
-    people: Iterable[Identity | RankLocation], world: int | None, events: Iterable[Event[Any]]
+    people: Iterable[Identity | RankLocation], world: int | None, events: Sequence[Event[Any]]
 ) -> bool:
     """True when no line is of a second node: then local ranks are ranks.
 
-    A second node shows in what the job was started with, in its name, in a rank that differs from its local
-    rank, and in a world that is larger than a node, unless each of its ranks is a local rank, too.
+    A second node shows in what the job was started with, in an agent of its own, in its name, in a rank that
+    differs from its local rank, and in a world that is larger than a node, unless each of its ranks is a
+    local rank, too.
     """
-    if any(event.what is Mark.SEVERAL_NODES for event in events):
+    if any(event.what is Mark.SEVERAL_NODES for event in events) or _has_several_agents(events):
         return False
     people = list(people)
     hosts = {short_host(who.host) for who in people if who.host is not None}
@@ -55,7 +56,7 @@ def is_one_node(
     return len(hosts) < 2 and not differ and (largest <= PER_NODE or local_ranks == set(range(largest)))
 
 
-def has_several_agents(events: Iterable[Event[Any]]) -> bool:
+def _has_several_agents(events: Iterable[Event[Any]]) -> bool:
     """True for a run in one log with two agents of torchelastic's: each node has one, which reports once."""
     failed: dict[str, int | None] = {}
     for event in events:

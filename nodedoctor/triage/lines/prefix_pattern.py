@@ -142,9 +142,7 @@ def _common_beginning(shapes: Sequence[tuple[str, ...]]) -> tuple[list[str], lis
     while True:
         votes = Counter(shape[len(common)] for shape in rest if len(shape) > len(common))
         token, count = votes.most_common(1)[0] if votes else ("", 0)
-        in_json = token in ('"', "'") and common[-1:] == [
-            "{"
-        ]  # what an envelope holds is in front of nothing
+        in_json = token in ('"', "'") and common[-1:] == ["{"]  # an envelope: what it holds is no prefix
         if count < least or in_json or _TEXT_WORD.match(token):
             return common[:last], [end for end in ends if end <= last]
         rest = [shape for shape in rest if len(shape) > len(common) and shape[len(common)] == token]

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
 from nodedoctor.record import record
-from nodedoctor.triage.lines.decode import ReadableStream
+from nodedoctor.triage.lines.decode import Read, ReadableStream
 from nodedoctor.triage.read.sources import FILES_AT_MOST, HEAD, Kind, LogSource, kind_of
 
 DEEPEST = 3
@@ -142,21 +142,27 @@ def count_members(source: LogSource) -> int:
     return 1
 
 
+def read_again(head: bytes, rest: Read) -> Read:
+    """Read a stream whose first bytes were read already."""
+    again = io.BytesIO(head).read
+    return lambda size: again(size) or rest(size)
+
+
 class _PeekableStream:
     """A stream whose first bytes can be looked at before they are read."""
 
     def __init__(self, file: ReadableStream, account: UnpackBudget) -> None:
-        self._file, self._account = file, account
+        self._account = account
         self.head = b""
         while len(self.head) < HEAD and (more := file.read(HEAD - len(self.head))):
             self.head += more
-        self._again = io.BytesIO(self.head).read
+        self._next = read_again(self.head, file.read)
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes; OSError where it grows beyond all bounds."""
         if size < 0:
             size = 1 << 20
-        data = self._again(size) or self._file.read(size)
+        data = self._next(size)
         self._account.left -= len(data)
         if self._account.left < 0:
             raise OSError(f"it has more than {LARGEST >> 30} GiB; the rest was not read")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 import traceback
@@ -28,6 +27,7 @@ from nodedoctor.triage.read.archives import (
     ArchiveShare,
     UnpackBudget,
     archive_parts,
+    read_again,
 )
 from nodedoctor.triage.read.limits import BlockTimeout, EventSampler, TimedBlocks, TimeLimit
 from nodedoctor.triage.read.scan import ReadDepth
@@ -186,7 +186,7 @@ def _read_part(part: ArchivePart, reading: SourceReading) -> None:
         head = b""
         while len(head) < 65536 and (more := read_bytes(65536)):
             head += more
-        again = _read_again(head, read_bytes)
+        again = read_again(head, read_bytes)
         form = form_of(head)
         if form is None:
             spots = scan.scan_stream(again, reading.depth.size)
@@ -202,7 +202,7 @@ def _read_form(form: EnvelopeForm, name: str, read_bytes: Read, reading: SourceR
     if len(data) >= LARGEST:
         reading.notes.append(f"{name}: too large to be opened as {form.name}, each line was read by itself")
     if records is None:
-        spots = scan.scan_stream(_read_again(data, read_bytes), reading.depth.size)
+        spots = scan.scan_stream(read_again(data, read_bytes), reading.depth.size)
         _collect_events(name, reading, _raw_lines(name, spots))
     else:
         rows = (RawLine(Place(name, i, i + 1), entry=record) for i, record in enumerate(records))
@@ -216,12 +216,6 @@ def _read_parts(read_bytes: Read, most: int) -> bytes:
         blocks.append(block)
         remaining -= len(block)
     return b"".join(blocks)
-
-
-def _read_again(head: bytes, rest: Read) -> Read:
-    """Read a stream whose first bytes were read already."""
-    again = io.BytesIO(head).read
-    return lambda size: again(size) or rest(size)
 
 
 def _read_ras(part: ArchivePart, reading: SourceReading) -> None:

@@ -23,7 +23,7 @@ from nodedoctor.triage.patterns.watchdog import (
     ProcessAborting,
     WatchdogStuck,
 )
-from nodedoctor.triage.timeline.model import Timeline
+from nodedoctor.triage.timeline.model import Timeline, offsets_by_source
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.triage.verdict.causes.culprits import shows_who_failed
 from nodedoctor.triage.verdict.causes.exceptions import QUOTE_LENGTH
@@ -138,7 +138,7 @@ def describe_lost_end(timeline: Timeline) -> str:
 
 def _describe_cut_session(timeline: Timeline) -> str:
     """That the session was cut off in which the job was watched, where nothing follows."""
-    cuts = {event.place.source: event.place.offset for event in timeline.marked(Mark.SESSION_CUT)}
+    cuts = offsets_by_source(timeline.marked(Mark.SESSION_CUT), max)
     steps = timeline.of_kind(TrainingStep)
     if not cuts or any(event.place.offset > cuts.get(event.place.source, 1 << 62) for event in steps):
         return ""

@@ -193,14 +193,11 @@ _NAN_FIXES = (
 def lost_training(timeline: Timeline) -> tuple[Event[Any], ...]:
     """The marks of losses that are NaN where the log ends; empty where they are numbers again."""
     marks = sorted(
-        (*timeline.marked(Mark.LOSS_STAYS_NAN), *timeline.marked(Mark.LOSS_IS_FINITE)), key=_place_of
+        (*timeline.marked(Mark.LOSS_STAYS_NAN), *timeline.marked(Mark.LOSS_IS_FINITE)),
+        key=lambda event: event.place.offset,
     )
     last = {event.place.source: event for event in marks}
     return tuple(event for event in last.values() if event.what is Mark.LOSS_STAYS_NAN)
-
-
-def _place_of(event: Event[Any]) -> int:
-    return event.place.offset
 
 
 def loss_stays_nan(timeline: Timeline) -> Iterator[Candidate]:

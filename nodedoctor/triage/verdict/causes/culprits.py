@@ -40,7 +40,7 @@ def sole_failure(timeline: Timeline) -> tuple[Identity, ...]:
 
     Ranks that waited for it abort themselves in the end.
     """
-    waited = {wait.who.rank for wait in timeline.waits} - {None}
+    waited = timeline.waiting_ranks - {None}
     exits = [e for e in timeline.of_kind(ProcessExit) if not (e.what.signal == 6 and e.who.rank in waited)]
     if len(exits) == 1 and "local_rank: " in exits[0].text:
         return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
