@@ -209,15 +209,17 @@ def _lost_device(gone: LostGpu, source: str) -> Finding:
 
 
 def _incomplete(inventory: Inventory, machine: Machine | None) -> list[Finding]:
-    """A board whose switches are all there and whose GPUs are not: bare metal only, partitions are "
-    "virtual."""
+    """A board whose switches are all there and whose GPUs are not.
+
+    Bare metal only: partitions are virtual.
+    """
     slots = inventory.slots or ()
     if not slots or not inventory.nvswitches or machine is None or machine.form != "bare-metal":
         return []
     model = gpu_model("", slots[0].pci_id)
     boards = platforms_of(model) if model else ()
     board = next((b for b in boards if b.nvswitches == inventory.nvswitches and b.switches_on_host_bus), None)
-    if board is None or len(slots) >= board.gpus:
+    if board is None or len(slots) >= board.gpus or not inventory.bus_readable:
         return []
     summary = f"{len(slots)} of {board.gpus} GPUs on the PCI bus of a {board.name} board"
     return [Finding.fail(summary, evidence=_first(slots), fix=OFF_THE_BUS)]

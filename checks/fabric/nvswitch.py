@@ -53,6 +53,8 @@ def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
                 f"{count_with_noun(len(switches), 'NVSwitch')} visible here; only the host knows "
                 "the right number"
             )
+    elif len(switches) < platform.nvswitches and pci.incomplete:
+        yield Finding.unknown("unparsable", pci.may_be_missing)
     elif len(switches) < platform.nvswitches:
         said = [one for switch in switches for one in device_evidence(switch, "device")]
         summary = f"{len(switches)} of {platform.nvswitches} NVSwitches on the bus of a {platform.name}"

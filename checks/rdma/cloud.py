@@ -55,6 +55,9 @@ def profile(
         yield Finding.skip("a container is given the devices that its job asked for")
     elif shape.nic:
         found = [device for device in pci.devices if device.pci_id == shape.nic] if pci else []
+        if pci and pci.incomplete and len(found) < shape.devices:
+            yield Finding.unknown("unparsable", pci.may_be_missing)
+            return
         said = [one for device in found[:2] for one in device_evidence(device, "device")]
         yield _judge(shape, len(found), "gVNICs", said, plugins)
     elif rdma is None:

@@ -81,8 +81,8 @@ def _missing_rails(
     pci: Pci, nics: Sequence[PciDevice], near: dict[str, tuple[PciDevice, ...]], board: Board | None
 ) -> Iterator[Finding]:
     """A GPU that has fewer adapters under its switch than nearly all others, else too few for the board."""
-    if board is not None and board.virtual:
-        return  # what a guest was given is its host's choice
+    if pci.incomplete or (board is not None and board.virtual):
+        return  # a device that cannot be read may be the adapter; what a guest was given is its host's choice
     counts = {address: len(found) for address, found in near.items()}
     usual, often = Counter(counts.values()).most_common(1)[0] if counts else (0, 0)
     poor = [address for address, count in counts.items() if count < usual]

@@ -1,4 +1,4 @@
-"""What is gone heals nothing: no failure passes because a member of an answer was deleted."""
+"""What is gone neither heals nor accuses: because of a deleted member no failure passes and none comes."""
 
 from __future__ import annotations
 
@@ -56,6 +56,13 @@ class Failing:
         seen = replace(self.snapshot.observations[probe], text=json.dumps(document))
         statuses = self._statuses(chosen, **{probe: seen})
         return [f"{name} {status.value}" for name, status in statuses.items() if status in HEALTH]
+
+    def alarms(self, probe: str, document: Any) -> set[str]:
+        """The checks that warn or fail when a probe answers this."""
+        chosen = [check for check in self.session.checks if probe in probes_of(check)]
+        seen = replace(self.snapshot.observations[probe], text=json.dumps(document))
+        statuses = self._statuses(chosen, **{probe: seen})
+        return {name for name, status in statuses.items() if status in (Status.WARN, Status.FAIL)}
 
     def _statuses(self, checks: list[Check], **changed: Observation) -> dict[str, Status]:
         seen = {**self.snapshot.observations, **changed}
@@ -120,3 +127,20 @@ def test_no_deletion_of_a_key_from_an_answer_of_an_older_version_passes(
             place = data.draw(st.sampled_from([*keys, *gpus]))
             healed = failing.healed(probe, without(document, place))
             assert [one for one in healed if one.endswith(" pass")] == [], (probe, place)
+
+
+@pytest.mark.parametrize("folder", some(NODES, 24), ids=lambda path: path.name)
+@settings(max_examples=examples(FEWEST))
+@given(data=st.data())
+def test_a_device_that_cannot_be_read_is_not_missing(folder: Path, data: st.DataObject) -> None:
+    """It may be the GPU, NVSwitch or adapter that seems to lack: no check fails, and none is healed."""
+    made = node(folder)
+    seen = made.snapshot.observations.get("pci")
+    if seen is None or not seen.text.startswith("{"):
+        return
+    document = {key: value for key, value in json.loads(seen.text).items() if key != "members"}
+    files = ("/vendor", "/device", "/class")
+    if ids := [place for place in deletions(document) if str(place[-1]).endswith(files)]:
+        place = data.draw(st.sampled_from(ids))
+        assert made.alarms("pci", without(document, place)) <= made.alarms("pci", document), place
+        assert made.healed("pci", without(document, place)) == [], place

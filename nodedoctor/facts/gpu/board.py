@@ -20,7 +20,7 @@ class Board:
 
     `model` is the model they have in common, None when they differ or are not known; `platform` the likeliest
     board, None for plain PCIe cards. `shown` GPUs are in the driver's list, `on_bus` and `nvswitches` on the
-    PCI bus (None where that cannot be seen). `virtual` is None when nothing tells.
+    PCI bus: None where the bus, or a device on it, cannot be read. `virtual` is None when nothing tells.
     """
 
     model: str | None
@@ -43,16 +43,17 @@ class Board:
         found = found or [gpu_model("", device.pci_id) for device in bus]
         names = Counter(model.name if model else "" for model in found)
         common = found[0] if len(names) == 1 else None
-        switches = len(pci.nvswitches) if isinstance(pci, Pci) else None
+        switches = len(pci.nvswitches) if isinstance(pci, Pci) else 0
         count = len(bus) or len(listed)
-        board = platform(common, count, switches or 0) if common else None
+        board = platform(common, count, switches) if common else None
+        readable = isinstance(pci, Pci) and not pci.incomplete
         told = machine if isinstance(machine, Machine) else None
         return cls(
             model=common.name if common else None,
             platform=board.name if board else None,
             shown=len(listed),
-            on_bus=len(bus) if isinstance(pci, Pci) else None,
-            nvswitches=switches,
+            on_bus=len(bus) if readable else None,
+            nvswitches=switches if readable or switches else None,
             virtual=None if told is None or told.form is None else told.virtual,
             arch=told.arch if told else None,
         )
@@ -96,7 +97,9 @@ class Board:
             return None
         if board.switches_on_host_bus:
             return None if self.nvswitches is None else self.nvswitches > 0
-        return (self.on_bus or self.shown) >= board.gpus
+        if (self.on_bus or self.shown) >= board.gpus:
+            return True
+        return None if self.on_bus is None else False
 
 
 _X86 = ("x86_64", "i686")

@@ -62,7 +62,7 @@ class Inventory:
     false for pasted texts: neither bus nor files tell whether there should be GPUs. `windows_driver` is false
     under WSL2 when Windows has lent no NVIDIA libraries. `unplaced` are the indices of GPUs that NVML
     gives no address of: it cannot open them, or they do not answer. `partly` says why there may be more GPUs
-    than these.
+    than these; `bus_readable` is false where a device on the bus cannot be read, which may be one.
     """
 
     slots: tuple[Slot, ...] | None
@@ -77,6 +77,7 @@ class Inventory:
     signs: tuple[str, ...] = ()
     unplaced: tuple[int, ...] = ()
     partly: Unseen | None = None
+    bus_readable: bool = True
 
     @classmethod
     def parse(
@@ -104,6 +105,7 @@ class Inventory:
             signs=signs(pci, driver),
             unplaced=_unplaced(told),
             partly=next((one for one in (pci, driver) if isinstance(one, Unseen)), None),
+            bus_readable=not (isinstance(pci, Pci) and pci.incomplete),
         )
 
     def devices(self) -> Iterator[tuple[str, ...]]:

@@ -159,6 +159,11 @@ class Pci:
         return cls(known, tuple(lacking)) if known or not addresses else Unseen.of(seen)
 
     @property
+    def may_be_missing(self) -> str:
+        """Why nothing counts as missing from this bus, where a device on it cannot be read."""
+        return f"PCI device {self.incomplete[0]} cannot be read: it may be the one that is missing"
+
+    @property
     def gpus(self) -> tuple[PciDevice, ...]:
         """NVIDIA GPUs in order of address."""
         return tuple(device for device in self.devices if device.is_gpu)
