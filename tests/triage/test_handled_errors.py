@@ -36,6 +36,9 @@ FRAMES = (
     "health check saw {} earlier; ok now",
     "TEST test_limits PASSED ({})",
     "worker 3 recovered after {}",
+    "upload of the checkpoint failed ({}). Will be tried again with the next one.",
+    "first read failed with {}; copying it instead",
+    "callback on_step: {} (callback disabled)",
 )
 RETOLD = (
     "observation: {}",
@@ -46,9 +49,20 @@ RETOLD = (
     "> {}",
     "2026-11-20T10:00:00Z INFO  loader: {}",
     "W 2026-11-20 10:00:00.123 loader.py:40 | {}",
+    "rollout 41 aborted: {}",
+    "test_case 12 -> {}",
+    "!! {} !! guard caught it",
+    "stderr of the executor (exit 1):\n{}",
     'sample 9 dropped:\nTraceback (most recent call last):\n  File "/job/load.py", line 4, in fetch\n{}',
 )
 """Words of a program about an error that it had caught; whether it ended then they do not say."""
+SENTENCES = (
+    "sandbox returned: stderr='{}'",
+    "grader: question 7 of the set raised {}, counted as wrong",
+    "loading the fast attention raised {}; the slow one is set",
+    "the sandbox crashed with {} - reward -1",
+)
+"""The same in so many words that the error is a part of a sentence."""
 
 
 def _tried() -> list[tuple[str, Case]]:
@@ -76,7 +90,7 @@ WAITED = (
 )
 
 
-@pytest.mark.parametrize("frame", (*RETOLD, "sandbox returned: stderr='{}'"))
+@pytest.mark.parametrize("frame", (*RETOLD, *SENTENCES))
 def test_what_a_program_retells_decides_only_where_no_end_stands_behind_it(frame, tmp_path):
     for error in ERRORS:
         line = frame.format(error)
@@ -84,11 +98,45 @@ def test_what_a_program_retells_decides_only_where_no_end_stands_behind_it(frame
         assert (now.cause, _ranks(now)) == (before.cause, _ranks(before)), line
 
 
+@pytest.mark.parametrize("frame", some((*RETOLD, *SENTENCES), 4))
+@pytest.mark.parametrize(
+    "end",
+    (
+        "step 3/100 loss 2.5\n",
+        "Training complete.\n",
+        "  0%|    | 0/20 [00:00<?]\n100%|####| 20/20 [00:12<00:00]\n",
+    ),
+)
+def test_what_a_program_retells_is_survived_where_the_training_goes_on(frame, end, tmp_path):
+    """A few steps are enough: it had caught the error, which a traceback of the interpreter leaves open."""
+    steps = "".join(f"step {number}/100 loss 2.{number}\n" for number in range(3))
+    for error in ERRORS:
+        text = f"{frame.format(error)}\n{steps if end.startswith('step') else ''}{end}"
+        verdict = judged(tmp_path, text).verdict
+        assert verdict.outcome in ("clean", "recovered"), (text, verdict.headline)
+
+
 @pytest.mark.parametrize("frame", RETOLD)
 def test_what_a_program_retells_last_is_its_end(frame, tmp_path):
     line = frame.format("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
     for end in ("", "error: gpu-04: task 3: Exited with exit code 1\n"):
         assert judged(tmp_path, f"loading the model\n{line}\n{end}").verdict.cause == "peer_cuda_oom"
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_line_about_one_error_announces_no_other(error, tmp_path):
+    if error.startswith("OSError"):
+        return
+    last = "OSError: [Errno 28] No space left on device: '/data/out'"
+    for line in ("WARNING loader: {}; attempt 2/8", "sample 9 dropped: {}", "stderr of the probe: {}"):
+        verdict = judged(tmp_path, f"{line.format(error)}\n{last}\n").verdict
+        assert verdict.cause == "shm_or_limits", line.format(error)
+
+
+@pytest.mark.parametrize("work", ("Downloading model shard 3", "evaluating the checkpoint of step 40"))
+def test_work_that_failed_at_once_was_not_long(work, tmp_path):
+    verdict = judged(tmp_path, f"{work} failed with subprocess.TimeoutExpired: Command 'x'\n{WAITED}").verdict
+    assert verdict.cause != "timeout_too_short_legit_work"
 
 
 @pytest.mark.parametrize(("function", "cause"), [("<module>", "peer_cuda_oom"), ("evaluate", "undetermined")])

@@ -39,9 +39,9 @@ _LEVEL_IN_FRONT = re.compile(
 """A level below error at the beginning of a line: it outweighs the name of an exception behind it."""
 _SEVERE = re.compile(r"\b(?:ERROR|FATAL|CRITICAL|WARN)\b|what\(\)")
 """What outweighs that level: the line passes on what another program calls an error."""
-_NAME = re.compile(r"\w{1,60}(?:Error|Exception|Timeout|Interrupt|Failure)\b|\bNCCL WARN\b")
+_NAME = re.compile(r"\w{1,60}(?:Error|Exception|Timeout|Expired|Interrupt|Failure)\b|\bNCCL WARN\b")
 """How the words of an error begin: the name of one kind of exception, or NCCL's mark."""
-_LABELS_END = re.compile(r"[|\t>\]]|\s-\s|\d[Z ]\s{0,9}(?=[A-Z]{4,8}\b)")
+_LABELS_END = re.compile(r"[|\t\]]|(?<![-=])>|\s-\s|\d[Z ]\s{0,9}(?=[A-Z]{4,8}\b)")
 """The end of the labels of collectors and loggers, before the words of a program."""
 _OWN_WORD = re.compile(
     r"(?<![\w./\\=:(\[-])(?!(?:DEBUG|INFO|NOTICE|WARN|WARNING|TRACE)\b)[A-Za-z][A-Za-z']{2,20}(?![\w./\\()\]=-]|::)"
@@ -51,6 +51,8 @@ _ENDS = re.compile(
     r"(?i)fatal|abort|terminat|uncaught|unhandled|panic|kill|die[sd]\b|dead|exit|crash|\brais|what\(\)"
 )
 """What a program says in front of an error that it does not survive."""
+_OUTPUT = re.compile(r"(?i)\b(?:output|std(?:out|err)|observation|response|answer|feedback)\b")
+"""What programs print as the words of another one, whatever its end was."""
 _FAILS = re.compile(
     rf"{_ENDS.pattern}|error|fail|exception|stop|cannot|can't|could ?n[o']t|unable|lost|critical|traceback"
     r"|reason|\bcause[sd]?\b|\bend(?:s|ed)\b"
@@ -60,7 +62,7 @@ _MILD_LETTER = re.compile(r"[WID] \d{4}-\d\d-\d\d[ T]\d")
 """A severity in front of a date."""
 _OPENS = ("=", "'", '"', "(")
 """What opens a value or a quotation."""
-_MARKS = frozenset(".=*")
+_MARKS = frozenset(".=*!~>")
 """Punctuation that no label has between its end and the name of an error."""
 _OUTCOME = re.compile(r"\s(?:\||->|=>)\s+[a-z]{3,}|\s\([a-z]{2,20}(?:,? [a-z']{2,20}){1,8}\)$")
 """What became of an error, behind its message."""
@@ -164,9 +166,10 @@ def _is_caught(text: str, end: int, *, below_error: bool) -> bool:
 
 
 def is_heading(text: str) -> bool:
-    """True for a heading in a program's words, about neither error nor end."""
-    words = text.endswith(":") and len(_OWN_WORD.findall(text)) >= RETOLD
-    return words and not _LABEL.search(text) and not _ENDS.search(text)
+    """True for a heading in a program's words: over what another one printed, or about no error or end."""
+    if not text.endswith(":") or len(_OWN_WORD.findall(text)) < RETOLD or _LABEL.search(text):
+        return False
+    return _OUTPUT.search(text) is not None or _ENDS.search(text) is None
 
 
 def _is_mentioned(line: Line, name: int, end: int) -> bool:
@@ -182,7 +185,8 @@ def _is_mentioned(line: Line, name: int, end: int) -> bool:
     begin = _labels_end(text, name)
     if text[max(begin, name - 1) : name] in _OPENS or set(text[begin:name]) & _MARKS:
         return True
-    return _OWN_WORD.search(text, begin, name) is not None and _ENDS.search(text, begin, name) is None
+    own = _OWN_WORD.search(text, begin, name)
+    return own is not None and _ENDS.match(own[0]) is None
 
 
 def _labels_end(text: str, end: int) -> int:

@@ -32,14 +32,15 @@ retry
 retried
   {}; retrying in 5 s
     re-?trying\b|re-?try (?:in|after)\b
-    |will (?:be )?(?:re-?tr(?:y|ied)|try)\b
+    |will (?:be )?(?:re-?tr(?:y|ied)|try|tried)\b
     |trying (?:again|another|the next|mirror|once more|a smaller|\d{1,6})\b
     |(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b
 fallback
   {}; falling back to the CPU
     (?:going|switching|switched|reverting|reverted|defaulting) (?:back )?to\b
     |(?:using|will use) (?:the )?(?:default\b|\S{1,80}(?: \S{1,80}){0,3} instead\b)
-    |fall(?:s|ing|en)?[ -]?back\b|disabling\b|will be disabled\b
+    |fall(?:s|ing|en)?[ -]?back\b|(?<=[;,(] )\w{2,20}ing (?:\S{1,80} ){0,4}instead\b
+    |disabling\b|will be disabled\b|(?:(?<=\()|(?<=[;,-] ))(?:\w{1,40} ){1,4}(?:disabled|off)\W{0,3}$
     |(?:using|will use) (?:an? |the )?(?:cached|old|previous|last|local)\b
     |(?:reduc|halv|lower|decreas|shrink)(?:ed|ing) (?:the )?(?:train )?(?:batch|micro)
 skipped
@@ -50,6 +51,7 @@ continued
     continuing\b|proceeding (?:anyway|without)\b|(?:carry|go|mov)ing on\b
     |non-?(?:fatal|critical)\b|not (?:fatal|critical)\b|harmless\b|tolerat(?:ed|ing)\b
     |soft (?:error|failure)\b|degraded\b|transient\b|(?:ok|fine|healthy) (?:now|again)\b
+    |unaffected\b|(?:is|are) not affected\b
 expected
   expected exception in test: {} (ok)
     expected (?:exception|error|failure|timeout)\b|\(expected\)|(?:as|was|is) expected\b|known issue\b
@@ -59,7 +61,7 @@ expected
 caught
   handled exception: {}
     (?:(?:exception|error|failure) (?:was )?|was |been )(?:handled|caught)\b
-    |handled (?:an? )?(?:exception|error|failure)\b|handled:$|caught and \w+\b
+    |handled (?:an? )?(?:exception|error|failure)\b|(?<!not )handled:|caught and \w+\b
 earlier run
   note: previous run ended with {}
     (?:previous|earlier|prior|last) (?:run|attempt|job|try|session|launch)\b

@@ -9,6 +9,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.triage.patterns import ends
+from nodedoctor.triage.patterns.assertion import names_error
 from nodedoctor.triage.patterns.bars import parse_bar
 from nodedoctor.triage.patterns.log_pattern import world_size
 from nodedoctor.triage.patterns.rows import read_rows
@@ -177,7 +178,7 @@ def read_liveness(text: str) -> object | None:
     if ends.says_done(text):
         return Mark.JOB_FINISHED
     for kind, pattern in _WORKS:
-        if pattern.search(text) and not _was_brief(text):
+        if pattern.search(text) and not _was_brief(text) and not names_error(text):
             return LongWork(kind)
     if _SERVING.search(text):
         return Mark.SERVER_READY

@@ -90,7 +90,7 @@ class _OpenTraceback:
     """It is behind a line that the program's own logger printed as an error."""
     in_thread: bool = False
     announcement: str = ""
-    """The line that announces it, where that names an error: it may be another one."""
+    """The line in front of it, which may announce it, or name another error."""
 
 
 _IGNORED = re.compile(r"Exception ignored in|Error in atexit|(?:-{3} )?Logging error -{3}$")
@@ -120,6 +120,19 @@ def _announced_manner(line: Line | None) -> Assertion:
     if how == "warning" or (how == "handled" and leads):
         return how
     return "retold" if line.level in ("W", "I", "D") or is_heading(line.text) else "plain"
+
+
+def _is_about(announcement: str, error: str) -> bool:
+    """True unless a line names another kind of error than the one behind it."""
+    return not names_error(announcement) or error.rpartition(".")[2] in announcement
+
+
+def _lone_announcement(before: Line | None, error: str) -> Assertion:
+    """The manner that a line announces for an exception behind it that has no stack."""
+    if before is None or not _is_about(before.text, error):
+        return "plain"
+    how = _announced_manner(before)
+    return how if how in ("handled", "retold") else "plain"
 
 
 def _lone_manner(line: Line, end: int) -> Assertion:
@@ -189,7 +202,7 @@ class TracebackReader:
                 steps=self._steps,
                 after_error=after_error,
                 in_thread=threaded,
-                announcement=announcement if names_error(announcement) else "",
+                announcement=announcement,
             )
             self._chained.discard(line.key)
             return
@@ -233,8 +246,8 @@ class TracebackReader:
         aside = of_onlookers(frames)
         how = "plain"
         if current is None:
-            how = "handled" if ignored or _announced_manner(before) == "handled" else "plain"
-        elif not current.announcement or raised[1].rpartition(".")[2] in current.announcement:
+            how = "handled" if ignored else _lone_announcement(before, raised[1])
+        elif _is_about(current.announcement, raised[1]):
             how = current.manner
         all_warnings = current is not None and current.first.level == line.level == "W"  # every line of it
         if current is not None and current.first.level in ("I", "D") and not line.level:

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from nodedoctor.triage.marks import Kind, Mark, kind_of
-from nodedoctor.triage.model import Event
+from nodedoctor.triage.marks import Kind, Mark
+from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.cuda import GpuFull
-from nodedoctor.triage.patterns.ends import PYTEST, VERL
+from nodedoctor.triage.patterns.ends import PYTEST, VERL, is_end_of_training
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
@@ -30,9 +30,15 @@ WORDS = 4
 _DIGITS = re.compile(r"\d+")
 _LAST_WORDS = re.compile(r"thread terminated with exception: |^\s*what\(\): ")
 """With which torch's watchdog and C++ end a process, whatever the others still count."""
-_RESULT = re.compile(r"\btrain_runtime\b|Trainer\.fit` stopped: `max_|\brun_stop\b.{1,300}success")
-"""How trainers report a training that they have done (Hugging Face, Lightning, MLPerf): a script's own "Done"
-may follow a program that failed."""
+_RESULT = re.compile(
+    r"\btrain_runtime\b|Trainer\.fit` stopped: `max_|\brun_stop\b.{1,300}success"
+    r"|^Training completed after \d+ iterations|^\W{0,3}after training is done\]"
+)
+"""How trainers report a training that they have done (Hugging Face, Lightning, MLPerf, Ray Train, Megatron).
+
+A script's own "Done" may follow a program that failed."""
+_ALL_WELL = re.compile(rf"{PYTEST.pattern}|\bworker group successfully finished\b")
+"""What reports that every test, or every process, came to its end well (pytest, torchelastic's agent)."""
 
 
 def drop_before_long_output(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -57,19 +63,27 @@ def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without a process's own errors before a run's report of success, where no process failed.
 
-    A rank that had an error and never said that it was done keeps it.
+    A rank that had an error and never said that it was done keeps it. What a program only retells, it had
+    caught: for that its own words are enough, by which the training is complete.
     """
-    if any(event.kind in FATAL for event in events):
+    if any(map(_is_death, events)):
         return events
-    done = {event.who.rank for event in events if _reports_success(event)}
-    end = _last_index(events, _reports_success)
-    all_done = PYTEST.search(events[end].text) is not None if events else False
-    raised = {
-        event.place
-        for event in events[:end]
-        if (is_own_error(event.what) or event.manner == "retold") and (all_done or event.who.rank in done)
-    }
-    return [event for event in events if event.place not in raised or event.kind in QUIET]
+    survived = _places_before(
+        events, _reports_success, lambda e: is_own_error(e.what) or e.manner == "retold"
+    )
+    survived |= _places_before(events, is_end_of_training, lambda e: e.manner == "retold")
+    return [event for event in events if event.place not in survived or event.kind in QUIET]
+
+
+def _places_before(
+    events: list[Event[Any]], is_end: Callable[[Event[Any]], bool], is_error: Callable[[Event[Any]], bool]
+) -> set[Place]:
+    """The places of errors before the last of some ends, of ranks that have one."""
+    ranks = {event.who.rank for event in events if is_end(event)}
+    end = _last_index(events, is_end)
+    of_all = _ALL_WELL.search(events[end].text) is not None if events else False
+    before = (event for event in events[:end] if of_all or event.who.rank in ranks)
+    return {event.place for event in before if is_error(event)}
 
 
 def is_own_error(what: object) -> bool:
@@ -77,10 +91,15 @@ def is_own_error(what: object) -> bool:
     return isinstance(what, (ExceptionRaised, GpuFull)) or (isinstance(what, Symptom) and what.personal)
 
 
+def _is_death(event: Event[Any]) -> bool:
+    """True for what no process survives, unless a program retells it: then that program did."""
+    return event.kind in FATAL and event.manner != "retold"
+
+
 def _reports_success(event: Event[Any]) -> bool:
     if event.what is not Mark.JOB_FINISHED:
         return False
-    return any(pattern.search(event.text) for pattern in (_RESULT, VERL, PYTEST))
+    return any(pattern.search(event.text) for pattern in (_RESULT, VERL, _ALL_WELL))
 
 
 def _last_index(events: list[Event[Any]], is_wanted: Callable[[Event[Any]], bool]) -> int:
@@ -119,7 +138,7 @@ def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
         what = event.what
         if isinstance(what, TrainingStep):
             counters.add(what)
-        last = kind_of(what) in (*QUIET, *FATAL) or _LAST_WORDS.search(event.text) is not None
+        last = _is_death(event) or event.kind in QUIET or _LAST_WORDS.search(event.text) is not None
         if last or progress.is_final(event) or not counters.survived(event, isolated):
             remaining.append(event)
     return remaining[::-1]
@@ -131,7 +150,7 @@ def drop_repeated_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     What the interpreter prints of an exception that ends a program bears no mark of the program's logger.
     Where any process ended, the repetition may have ended with it.
     """
-    if any(event.kind in FATAL for event in events):
+    if any(map(_is_death, events)):
         return events
     folded = {
         e.who.world for e in events if isinstance(e.what, ExceptionRaised) and e.what.logged and e.repeated
@@ -238,9 +257,12 @@ class _LaterCounters:
 
     def survived(self, event: Event[Any], isolated: bool) -> bool:
         """True when a counter went on after this, or began and came far."""
-        mild = event.what is Mark.UNREAD_TROUBLE or not event.asserted or _is_hint(event.what)
+        caught = event.manner != "plain"
+        mild = event.what is Mark.UNREAD_TROUBLE or caught or _is_hint(event.what)
         needed = SURVIVED if isolated or mild else FAR
         if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
+            return True
+        if caught and any(steps.rises >= SURVIVED or steps.last.is_full for steps in self._steps.values()):
             return True
         return any(
             self._goes_on(key, steps)
