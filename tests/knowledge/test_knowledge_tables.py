@@ -32,16 +32,10 @@ REPOSITORY = Path(__file__).parents[2]
 ROW_TYPES = {
     ("causes", "causes"): kinds.KnownCause,
     ("containers", "grammars"): containers.Grammar,
-    ("containers", "markers"): containers.Marker,
     ("containers", "ngc_pytorch"): containers.NgcRelease,
-    ("containers", "skyrl"): containers.SkyrlImage,
-    ("cuda_driver", "architectures"): cuda.Architecture,
     ("cuda_driver", "branches"): cuda.Branch,
     ("cuda_driver", "images"): cuda.ImageRequirement,
-    ("cuda_driver", "lifetimes"): cuda.Lifetime,
     ("cuda_driver", "minor_compat"): cuda.MinorCompat,
-    ("cuda_driver", "observed"): cuda.Observed,
-    ("cuda_driver", "rules"): cuda.CudaRule,
     ("cuda_driver", "toolkits"): cuda.ToolkitRelease,
     ("seen_on", "without_hardware"): tested_hardware.WithoutHardware,
     ("env_vars", "prefixes"): env_vars.Prefix,
@@ -50,20 +44,16 @@ ROW_TYPES = {
     ("gates", "gates"): gates.GateRow,
     ("gpus", "layouts"): gpus.Layout,
     ("gpus", "models"): gpus.GpuModel,
-    ("gpus", "nccl_links"): gpus.NcclLink,
     ("gpus", "nvswitches"): gpus.NvSwitch,
     ("floors", "floors"): floors.Floor,
     ("floors", "shares"): floors.Share,
-    ("gpus", "pcie"): gpus.PcieGen,
     ("gpus", "platforms"): gpus.Platform,
     ("ib", "adapters"): infiniband.Adapter,
     ("ib", "counters"): infiniband.Counter,
     ("ib", "phys_states"): infiniband.PortState,
     ("ib", "platforms"): infiniband.RdmaPlatform,
     ("ib", "port_states"): infiniband.PortState,
-    ("ib", "rate_texts"): infiniband.RateText,
     ("ib", "rates"): infiniband.Rate,
-    ("ib", "rules"): infiniband.IbRule,
     ("kinds", "kinds"): kinds.Kind,
     ("limits", "limits"): limits.Limit,
     ("nccl_bad", "traits"): nccl.NcclTrait,
@@ -71,8 +61,6 @@ ROW_TYPES = {
     ("seen_on", "preview"): tested_hardware.Awaited,
     ("seen_on", "outputs"): tested_hardware.SeenOutput,
     ("stack_pins", "build_tags"): stack.BuildTag,
-    ("stack_pins", "cupy"): stack.Cupy,
-    ("stack_pins", "facts"): stack.PackageNote,
     ("stack_pins", "packages"): stack.PackageRelease,
     ("stack_pins", "ray"): stack.RayRange,
     ("torch_pins", "releases"): torch_pins.TorchRelease,
@@ -128,6 +116,13 @@ def test_rows_are_what_their_type_says(table, section):
         if not is_a(getattr(row, field.name), hints[field.name])
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_what_editors_note_is_text_and_marks_are_set(table):
+    for section in [value for value in load(table).values() if isinstance(value, list)]:
+        for row in section:
+            assert isinstance(row.get("note", ""), str) and row.get("unverified", True) is True, row
 
 
 @pytest.mark.parametrize("table", TABLES)
