@@ -71,13 +71,6 @@ class Files:
         """The lines of the machine's meminfo, or of a NUMA node's: sizes in KiB, counts of pages."""
         return {name: int(size) for name, size in _MEMINFO.findall(self.text(f"{folder}/meminfo") or "")}
 
-    def raw(self, path: str) -> bytes | None:
-        """The bytes of a file read as hex; None when it was not read."""
-        try:
-            return bytes.fromhex(self.hex[path])
-        except (KeyError, ValueError):
-            return None
-
     def link(self, path: str) -> str | None:
         """Where a symbolic link points."""
         return self.links.get(path)

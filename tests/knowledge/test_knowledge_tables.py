@@ -151,11 +151,10 @@ def test_the_catalogue_counts_and_dates_them():
     catalogue = {table.name: table for table in tables()}
     assert sorted(catalogue) == TABLES
     for table in catalogue.values():
-        assert table.rows == sum(table.sections.values()) > 0
-        assert 0 <= table.unverified <= table.rows
+        sections = [value for value in load(table.name).values() if isinstance(value, list)]
+        assert table.rows == sum(map(len, sections)) > 0
         assert table.about.endswith(".")
-        assert table.age_days(date.fromisoformat(table.as_of)) == 0
-    assert catalogue["limits"].age_days(date(2026, 12, 1)) == 10
+        assert date.fromisoformat(table.as_of) >= date(2026, 11, 21)
 
 
 def test_nothing_is_read_before_it_is_asked_for():
