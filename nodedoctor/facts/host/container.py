@@ -124,6 +124,11 @@ class Container:
         """True when the limit on locked memory does not bind us: IPC_LOCK, and no user namespace."""
         return "IPC_LOCK" in (self.capabilities or ()) and self.user_namespace_maps_all is True
 
+    def shares(self, namespace: str) -> bool | None:
+        """Whether a namespace (ipc, pid, net, ...) is the host's; None when that cannot be told."""
+        found = self.namespaces.get(namespace)
+        return None if found is None else found == "host"
+
     def expectations(self) -> dict[str, str]:
         """What `--expect` would say of the image."""
         return {"image": self.image} if self.image else {}

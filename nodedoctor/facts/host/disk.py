@@ -130,6 +130,10 @@ class Disk:
                 volumes[volume.point] = _join_volumes(known, volume, uses.get(path))
         return cls(tuple(volumes.values()))
 
+    def behind(self, use: str) -> Volume | None:
+        """The file system a purpose lies on, such as "HOME" or "/tmp"."""
+        return next((volume for volume in self.volumes if use in volume.uses), None)
+
 
 def worth_asking(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
     """Mounts that may hold data: network file systems first, then disks; one per file system, at most 24.

@@ -57,6 +57,10 @@ class Numa:
         online = cpu_list(files.text("/sys/devices/system/cpu/online") or "")
         return cls(tuple(_node(files, number) for number in numbers), online)
 
+    def node_of_cpu(self, cpu: int) -> int | None:
+        """The node a processor belongs to."""
+        return next((node.node for node in self.nodes if cpu in node.cpus), None)
+
     def public(self) -> dict[str, Any]:
         """The nodes, with processors as ranges."""
         nodes = [as_dict(node) | {"cpus": cpu_text(node.cpus)} for node in self.nodes]

@@ -160,6 +160,11 @@ class Processes:
         return self.of("raylet", "gcs-server", "ray-worker", "rank", "engine")
 
     @property
+    def stuck(self) -> tuple[Process, ...]:
+        """Processes of which a reading did not return: their memory map is locked for good."""
+        return tuple(process for process in self.all if process.stuck_at is not None)
+
+    @property
     def holding_gpus(self) -> tuple[Process, ...]:
         """Processes with a GPU device open."""
         return tuple(process for process in self.all if process.nvidia)

@@ -174,6 +174,11 @@ class Pci:
         found = (device for device in self.devices if device.is_nic and device.vendor == MELLANOX)
         return tuple(device for device in found if device.physfn is None)
 
+    @property
+    def nvidia(self) -> bool:
+        """True when any NVIDIA device is there, be it only a switch or an audio function."""
+        return any(device.vendor == NVIDIA for device in self.devices)
+
     def at(self, address: str) -> PciDevice | None:
         """The device at an address in any spelling (00000000:1B:00.0, 0000:1b:00, 1b:00.0)."""
         wanted = bdf(address)

@@ -153,6 +153,10 @@ class Rdma:
             _notice_lost_files(files, f"{CLASS}/{name}/ports")
         return cls(tuple(_hca(files, name) for name in names))
 
+    def hca(self, name: str) -> Hca | None:
+        """The adapter of that name."""
+        return next((hca for hca in self.hcas if hca.name == name), None)
+
     @property
     def ports(self) -> tuple[tuple[Hca, RdmaPort], ...]:
         """Every port with its adapter."""

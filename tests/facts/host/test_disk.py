@@ -66,10 +66,10 @@ def test_paths_are_joined_with_their_mounts():
         ("/home", ("HOME",)),
         ("/local", ("HF_HOME",)),
     ]
-    (home,) = (volume for volume in found.volumes if "HOME" in volume.uses)
+    home = found.behind("HOME")
     assert home is not None
     assert (home.network, home.fstype, home.free_gib, home.used) == (True, "nfs4", 4000, 0.5556)
-    assert not any("TMPDIR" in volume.uses for volume in found.volumes)
+    assert found.behind("TMPDIR") is None
 
 
 def test_a_look_through_a_read_only_mount_of_ours_does_not_make_the_node_read_only():
@@ -176,7 +176,7 @@ def test_this_machine_really():
     env, container = ask(environment, name="env"), ask(container_files, name="container")
     found = Disk.parse(ask(disk_space, env, container, name="disk"), Env.parse(env))
     assert isinstance(found, Disk)
-    (root,) = (volume for volume in found.volumes if "/" in volume.uses)
+    root = found.behind("/")
     assert root is not None
     assert root.answered or root.error
     assert judge("limits.disk", found, Container())

@@ -191,7 +191,7 @@ def test_a_process_that_blocks_its_readers_is_named_and_the_rest_reported(tmp_pa
         1024,
         ("/dev/nvidia3",),
     )
-    assert [process for process in found.all if process.stuck_at is not None] == [blocked]
+    assert found.stuck == (blocked,)
     assert (launcher.role, launcher.script, launcher.stuck_at) == (
         "launcher",
         "-m torch.distributed.run",
