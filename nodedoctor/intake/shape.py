@@ -88,7 +88,7 @@ def by_head(
     joins: bool = False,
     needs: str = "",
 ) -> Shape:
-    """An output that is recognised by how it begins; its command is what it is called, unless one is named."""
+    """An output that is recognised by how it begins; its command is its name, unless one is told."""
     literals = (literal,) if isinstance(literal, str) else literal
     pattern = regex(rf"\A(?:{body})")
     return Shape(
