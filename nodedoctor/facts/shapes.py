@@ -24,7 +24,7 @@ def package_name(text: str) -> str:
 
 
 def assignments(text: str, sign: str = ":") -> dict[str, str]:
-    """What stands behind the first sign of each line, by what stands before it; the last of a name counts."""
+    """The values behind the first sign of each line, by the names before it; the last of a name counts."""
     pairs = (line.partition(sign) for line in text.splitlines() if sign in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 

@@ -64,27 +64,27 @@ def document(fleet: Fleet) -> dict[str, Any]:
             for kind, hosts in kinds_of(fleet).items()
         ],
         "causes": [_shared_cause(group) for group in shared_causes(nodes)],
-        "oddities": [_told(oddity) for oddity in fleet.oddities],
+        "oddities": [_noun_data(oddity) for oddity in fleet.oddities],
         "checks": checks(fleet),
         "statuses": tables,
         "nodes": [{**entry(node), "statuses": places[id(node.statuses)]} for node in nodes],
     }
 
 
-def fleet_of(told: Mapping[str, Any]) -> Fleet:
+def fleet_of(data: Mapping[str, Any]) -> Fleet:
     """The fleet that our own document tells of, its nodes worst first."""
     tables = [
-        {intern(check): Status(status) for check, status in statuses.items()} for statuses in told["statuses"]
+        {intern(check): Status(status) for check, status in statuses.items()} for statuses in data["statuses"]
     ]
     return Fleet(
-        tool=told["tool"],
-        source=told["source"],
-        started=told["started"],
-        seconds=told["seconds"],
-        nodes=tuple(node_of(node, tables[node["statuses"]]) for node in told["nodes"]),
-        oddities=_tuple_of(Oddity)(told["oddities"]),
-        titles={check["check"]: check["title"] for check in told["checks"]},
-        gated=told.get("gated") is True,
+        tool=data["tool"],
+        source=data["source"],
+        started=data["started"],
+        seconds=data["seconds"],
+        nodes=tuple(node_of(node, tables[node["statuses"]]) for node in data["nodes"]),
+        oddities=_tuple_of(Oddity)(data["oddities"]),
+        titles={check["check"]: check["title"] for check in data["checks"]},
+        gated=data.get("gated") is True,
     )
 
 
@@ -143,16 +143,16 @@ def checks(fleet: Fleet) -> list[dict[str, Any]]:
 
 def entry(node: Node) -> dict[str, Any]:
     """One node as the document has it."""
-    return _told(node)
+    return _noun_data(node)
 
 
-def node_of(told: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
+def node_of(data: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
     """A node out of its entry, as our own reader of reports printed it."""
-    alias = told["name"] if told["name"] != told["host"] else ""
-    return Node(**_values(Node, told), statuses=statuses, alias=alias)
+    alias = data["name"] if data["name"] != data["host"] else ""
+    return Node(**_values(Node, data), statuses=statuses, alias=alias)
 
 
-def _told(noun: Any) -> dict[str, Any]:
+def _noun_data(noun: Any) -> dict[str, Any]:
     """A noun as the document has it."""
     return {name: _plain(name, getattr(noun, name)) for name in _KEYS[type(noun)] if _says(name, noun)}
 
@@ -175,41 +175,41 @@ def _plain(name: str, value: Any) -> Any:
         return {"value": value.value, "nodes": fold(value.hosts), "count": len(value.hosts)}
     if isinstance(value, Mapping):
         return dict(value)
-    return _told(value) if type(value) in _KEYS else value
+    return _noun_data(value) if type(value) in _KEYS else value
 
 
-def _values(noun: type, told: Mapping[str, Any]) -> dict[str, Any]:
+def _values(noun: type, data: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a noun out of what the document tells of it."""
-    names = (name for name in _KEYS[noun] if name in told and name not in _DERIVED)
-    return {name: _READERS[name](told[name]) if name in _READERS else told[name] for name in names}
+    names = (name for name in _KEYS[noun] if name in data and name not in _DERIVED)
+    return {name: _READERS[name](data[name]) if name in _READERS else data[name] for name in names}
 
 
 def _tuple_of(noun: type) -> Callable[[Any], tuple[Any, ...]]:
-    return lambda told: tuple(noun(**_values(noun, one)) for one in told or ())
+    return lambda data: tuple(noun(**_values(noun, one)) for one in data or ())
 
 
-def _group_of(told: Mapping[str, Any]) -> ValueGroup:
-    return ValueGroup(told["value"], _hosts(told["nodes"]))
+def _group_of(data: Mapping[str, Any]) -> ValueGroup:
+    return ValueGroup(data["value"], _hosts(data["nodes"]))
 
 
 def _hosts(nodes: str) -> tuple[str, ...]:
     return tuple(sorted(expand(nodes), key=natural_key))
 
 
-# Thousands of nodes tell the same words: each is kept once.
+# Thousands of nodes have the same words: each is stored once.
 _READERS: Mapping[str, Callable[[Any], Any]] = {
-    "verdict": lambda told: Status(told) if told else None,
+    "verdict": lambda data: Status(data) if data else None,
     "status": Status,
-    **dict.fromkeys(_NULL_IF_EMPTY, lambda told: told or ""),
+    **dict.fromkeys(_NULL_IF_EMPTY, lambda data: data or ""),
     **dict.fromkeys(("serials", "explains", "subjects"), tuple),
     **dict.fromkeys(("check", "owner", "title"), intern),
     "causes": _tuple_of(NodeCause),
     "problems": _tuple_of(Problem),
-    "traits": lambda told: {intern(key): intern(value) for key, value in told.items()},
-    "readings": lambda told: {intern(key): value for key, value in told.items()},
-    "replayed": lambda told: told is True,
-    "groups": lambda told: tuple(map(_group_of, told)),
-    "majority": lambda told: _group_of(told) if told else None,
+    "traits": lambda data: {intern(key): intern(value) for key, value in data.items()},
+    "readings": lambda data: {intern(key): value for key, value in data.items()},
+    "replayed": lambda data: data is True,
+    "groups": lambda data: tuple(map(_group_of, data)),
+    "majority": lambda data: _group_of(data) if data else None,
     "odd": _hosts,
 }
 """How what JSON has for a key becomes the value it was made of; the others are what they were."""

@@ -88,7 +88,7 @@ def by_head(
     joins: bool = False,
     needs: str = "",
 ) -> Shape:
-    """An output that is recognised by how it begins; its command is its name, unless one is told."""
+    """An output that is recognised by how it begins; its command is its name, unless it differs."""
     literals = (literal,) if isinstance(literal, str) else literal
     pattern = regex(rf"\A(?:{body})")
     return Shape(

@@ -64,7 +64,7 @@ CpuKind = Literal["uncorrected", "corrected", "recorded", "hot"]
 
 @record
 class LogEvent:
-    """Any event: when it was told, and how."""
+    """Any event: the time of its line, and the message."""
 
     when: When
     text: str
