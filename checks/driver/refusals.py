@@ -28,13 +28,6 @@ class Refusal:
             return f"pair:{self.pair[0]}-{self.pair[1]}"
         return "" if self.index is None else f"gpu:{self.index}"
 
-    @property
-    def words(self) -> str:
-        """What this is about, as the beginning of a line."""
-        if self.pair:
-            return f"GPUs {self.pair[0]} and {self.pair[1]}: "
-        return "" if self.index is None else f"GPU {self.index}: "
-
 
 def refusals(gpus: Gpus) -> list[Refusal]:
     """All of them; a GPU that is lost has its own finding, which explains every other error of it."""

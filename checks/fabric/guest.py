@@ -9,12 +9,13 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
+from nodedoctor.facts.gpu.links.p2p import PeerAccess
 from nodedoctor.knowledge.fixes.recipes import START_FABRIC
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
-from .manager import GUIDE
+from .manager import GUIDE, proof_of_fabric
 
 _UNIT = "nvidia-fabricmanager"
 
@@ -23,11 +24,15 @@ _UNIT = "nvidia-fabricmanager"
     "fabric.guest",
     "Fabric manager in a virtual machine",
     tags={"fast", "nvlink", "service"},
-    without=(Gpus, NvLinks),
+    without=(Gpus, NvLinks, PeerAccess),
     stage="preview",
 )
 def guest(
-    board: Board, services: Services | None, gpus: Gpus | None, links: NvLinks | None
+    board: Board,
+    services: Services | None,
+    gpus: Gpus | None,
+    links: NvLinks | None,
+    access: PeerAccess | None,
 ) -> Iterator[Finding]:
     """The service nvidia-fabricmanager in a virtual machine with NVSwitches on its own PCI bus.
 
@@ -66,19 +71,10 @@ def guest(
             f"{count_with_noun(board.nvswitches, 'NVSwitch')} on this virtual machine's bus, but "
             f"{_UNIT} {state}"
         )
-        if _works(gpus, links):
-            yield Finding.info(f"{summary}; NVLink works anyway", evidence=said)
+        if works := proof_of_fabric(gpus, links, access):
+            yield Finding.info(f"{summary}; {works}", evidence=said)
         else:
             yield Finding.warn(summary, evidence=said, fix=_start(unit is None))
-
-
-def _works(gpus: Gpus | None, links: NvLinks | None) -> bool:
-    """All GPUs registered with the fabric, or all their links up where there is no registration."""
-    shown = gpus.gpus if gpus else ()
-    if any(gpu.fabric_state not in (None, "not-supported") for gpu in shown):
-        return all(gpu.fabric_state == "completed" and gpu.fabric_status == "SUCCESS" for gpu in shown)
-    listed = links.gpus if links else ()
-    return bool(listed) and all(gpu.links and all(link.active for link in gpu.links) for gpu in listed)
 
 
 def _start(absent: bool) -> Fix:

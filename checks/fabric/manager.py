@@ -84,7 +84,7 @@ def manager(
     """
     needed = board.fabric if board else None
     unit = services.get(_UNIT) if services else None
-    well = _works(gpus, links, access)
+    well = proof_of_fabric(gpus, links, access)
     running = next(iter(processes.of("fabricmanager")), None) if processes else None
     blind = board is None or board.virtual is None or board.nvswitches is None
     if board and needed is False:
@@ -132,11 +132,15 @@ def manager(
         yield Finding.ok(f"{_UNIT} is running ({board.platform} needs it)", evidence=[unit.said])
 
 
-def _works(gpus: Gpus | None, links: NvLinks | None, access: PeerAccess | None) -> str:
-    """What proves that somebody has programmed the switches; empty when nothing does."""
-    if gpus and gpus.gpus and all(registered(gpu) for gpu in gpus.gpus):
+def proof_of_fabric(gpus: Gpus | None, links: NvLinks | None, access: PeerAccess | None) -> str:
+    """What proves that somebody has programmed the switches; empty when nothing does.
+
+    Where GPUs register, that decides. Links alone prove nothing: Hopper's and newer ones train by themselves.
+    """
+    shown = gpus.gpus if gpus else ()
+    if shown and all(registered(gpu) for gpu in shown):
         return "all GPUs are registered with the fabric"
-    if gpus and any(gpu.fabric_state in ("not-started", "in-progress") for gpu in gpus.gpus):
+    if any(gpu.fabric_state not in (None, "not-supported") and not registered(gpu) for gpu in shown):
         return ""
     listed = [gpu.links for gpu in links.gpus] if links else []
     up = bool(listed) and all(rows and all(link.active for link in rows) for rows in listed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from nodedoctor.json_shapes import answer
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import field, record
 
+_MEMINFO = re.compile(r"^(?:Node \d+ )?(\w+):\s+(\d{1,15})(?: kB)?$", re.MULTILINE)
 _SECTIONS = frozenset({"files", "links", "hex", "lists", "stats", "statvfs", "errors"})
 
 
@@ -65,12 +67,9 @@ class Files:
         """A file that holds one whole number, decimal or 0x; None when it does not."""
         return whole_number(self.text(path))
 
-    def raw(self, path: str) -> bytes | None:
-        """The bytes of a file read as hex; None when it was not read."""
-        try:
-            return bytes.fromhex(self.hex[path])
-        except (KeyError, ValueError):
-            return None
+    def meminfo(self, folder: str = "/proc") -> Mapping[str, int]:
+        """The lines of the machine's meminfo, or of a NUMA node's: sizes in KiB, counts of pages."""
+        return {name: int(size) for name, size in _MEMINFO.findall(self.text(f"{folder}/meminfo") or "")}
 
     def link(self, path: str) -> str | None:
         """Where a symbolic link points."""

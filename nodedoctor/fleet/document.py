@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from sys import intern
 from typing import Any, get_args
 
@@ -21,6 +21,26 @@ SCHEMA = "nodedoctor.fleet/1"
 
 _RANK = {Status.FAIL: 5, Status.UNKNOWN: 4, Status.WARN: 3, Status.PASS: 1, Status.SKIP: 0}
 _PROBLEMS = (Status.FAIL, Status.WARN, Status.UNKNOWN)
+_KEYS: Mapping[type, tuple[str, ...]] = {
+    Node: (
+        *("host", "state", "note", "verdict", "seconds", "started", "tool", "gpus", "hostname", "boot_id"),
+        *("uptime", "serials", "name", "counts", "traits", "readings", "peers", "report", "cause", "gate"),
+        *("replayed", "causes", "problems"),
+    ),
+    NodeCause: (
+        *("check", "status", "said", "command", "explains", "headline", "owner", "action", "subjects"),
+        "preview",
+    ),
+    Problem: (
+        *("id", "check", "title", "subject", "status", "severity", "reason", "summary", "action", "fix"),
+        "preview",
+    ),
+    Oddity: ("key", "title", "status", "summary", "why", "fix", "majority", "groups", "odd"),
+}
+"""What the document tells of each noun, in this order; a key has the name of what it tells."""
+_NULL_IF_EMPTY = frozenset({"command", "subject", "reason", "fix", "report", "cause"})
+_DERIVED = frozenset({"id", "severity", "name"})
+"""Keys that follow from others: readers of the document need them, the nouns do not."""
 
 
 def document(fleet: Fleet) -> dict[str, Any]:
@@ -44,27 +64,27 @@ def document(fleet: Fleet) -> dict[str, Any]:
             for kind, hosts in kinds_of(fleet).items()
         ],
         "causes": [_shared_cause(group) for group in shared_causes(nodes)],
-        "oddities": [_oddity(oddity) for oddity in fleet.oddities],
+        "oddities": [_noun_data(oddity) for oddity in fleet.oddities],
         "checks": checks(fleet),
         "statuses": tables,
         "nodes": [{**entry(node), "statuses": places[id(node.statuses)]} for node in nodes],
     }
 
 
-def fleet_of(told: Mapping[str, Any]) -> Fleet:
+def fleet_of(data: Mapping[str, Any]) -> Fleet:
     """The fleet that our own document tells of, its nodes worst first."""
     tables = [
-        {intern(check): Status(status) for check, status in statuses.items()} for statuses in told["statuses"]
+        {intern(check): Status(status) for check, status in statuses.items()} for statuses in data["statuses"]
     ]
     return Fleet(
-        tool=told["tool"],
-        source=told["source"],
-        started=told["started"],
-        seconds=told["seconds"],
-        nodes=tuple(node_of(node, tables[node["statuses"]]) for node in told["nodes"]),
-        oddities=tuple(map(_oddity_of, told["oddities"])),
-        titles={check["check"]: check["title"] for check in told["checks"]},
-        gated=told.get("gated") is True,
+        tool=data["tool"],
+        source=data["source"],
+        started=data["started"],
+        seconds=data["seconds"],
+        nodes=tuple(node_of(node, tables[node["statuses"]]) for node in data["nodes"]),
+        oddities=_tuple_of(Oddity)(data["oddities"]),
+        titles={check["check"]: check["title"] for check in data["checks"]},
+        gated=data.get("gated") is True,
     )
 
 
@@ -123,77 +143,76 @@ def checks(fleet: Fleet) -> list[dict[str, Any]]:
 
 def entry(node: Node) -> dict[str, Any]:
     """One node as the document has it."""
-    return {
-        "host": node.host,
-        "state": node.state,
-        "note": node.note,
-        "verdict": node.verdict.value if node.verdict else None,
-        "seconds": node.seconds,
-        "started": node.started,
-        "tool": node.tool,
-        "gpus": node.gpus,
-        "hostname": node.hostname,
-        "boot_id": node.boot_id,
-        "uptime": node.uptime,
-        "serials": list(node.serials),
-        "name": node.name,
-        "counts": dict(node.counts),
-        "traits": dict(node.traits),
-        "readings": dict(node.readings),
-        "peers": dict(node.peers),
-        "report": node.report or None,
-        "cause": node.cause or None,
-        "gate": node.gate,
-        "replayed": node.replayed,
-        "causes": [_cause(cause) for cause in node.causes],
-        "problems": [_problem(problem) for problem in node.problems],
-    }
+    return _noun_data(node)
 
 
-def node_of(told: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
+def node_of(data: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
     """A node out of its entry, as our own reader of reports printed it."""
-    verdict, problems = told["verdict"], told["problems"]
-    return Node(
-        host=told["host"],
-        state=told["state"],
-        note=told["note"],
-        seconds=told["seconds"],
-        started=told["started"],
-        tool=told["tool"],
-        gpus=told["gpus"],
-        verdict=Status(verdict) if verdict else None,
-        counts=told["counts"],
-        statuses=statuses,
-        problems=tuple(map(_problem_of, problems)) if problems else (),
-        cause=told.get("cause") or "",
-        causes=tuple(map(_cause_of, told.get("causes") or ())),
-        traits={intern(key): intern(value) for key, value in told["traits"].items()},
-        readings={intern(key): value for key, value in told["readings"].items()},
-        report=told["report"] or "",
-        hostname=told["hostname"],
-        boot_id=told["boot_id"],
-        uptime=told["uptime"],
-        serials=tuple(told["serials"]),
-        alias=told["name"] if told["name"] != told["host"] else "",
-        peers=told["peers"],
-        gate=told.get("gate"),
-        replayed=told.get("replayed") is True,
-    )
+    alias = data["name"] if data["name"] != data["host"] else ""
+    return Node(**_values(Node, data), statuses=statuses, alias=alias)
 
 
-def _cause(cause: NodeCause) -> dict[str, Any]:
-    return {
-        "check": cause.check,
-        "status": cause.status.value,
-        "said": cause.said,
-        "command": cause.command or None,
-        "explains": list(cause.explains),
-        "headline": cause.headline,
-        "owner": cause.owner,
-        "action": cause.action,
-        "subjects": list(cause.subjects),
-        "preview": cause.preview,
-    }
+def _noun_data(noun: Any) -> dict[str, Any]:
+    """A noun as the document has it."""
+    return {name: _plain(name, getattr(noun, name)) for name in _KEYS[type(noun)] if _says(name, noun)}
+
+
+def _says(name: str, noun: Any) -> bool:
+    """Whether a key is there: of problems only those of a rule in preview say so."""
+    return name != "preview" or noun.preview or not isinstance(noun, Problem)
+
+
+def _plain(name: str, value: Any) -> Any:
+    if name in _NULL_IF_EMPTY:
+        return value or None
+    if name == "odd":
+        return fold(value)
+    if isinstance(value, Status):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain("", item) for item in value]
+    if isinstance(value, ValueGroup):
+        return {"value": value.value, "nodes": fold(value.hosts), "count": len(value.hosts)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    return _noun_data(value) if type(value) in _KEYS else value
+
+
+def _values(noun: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a noun out of what the document tells of it."""
+    names = (name for name in _KEYS[noun] if name in data and name not in _DERIVED)
+    return {name: _READERS[name](data[name]) if name in _READERS else data[name] for name in names}
+
+
+def _tuple_of(noun: type) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda data: tuple(noun(**_values(noun, one)) for one in data or ())
+
+
+def _group_of(data: Mapping[str, Any]) -> ValueGroup:
+    return ValueGroup(data["value"], _hosts(data["nodes"]))
+
+
+def _hosts(nodes: str) -> tuple[str, ...]:
+    return tuple(sorted(expand(nodes), key=natural_key))
+
+
+# Thousands of nodes have the same words: each is stored once.
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "verdict": lambda data: Status(data) if data else None,
+    "status": Status,
+    **dict.fromkeys(_NULL_IF_EMPTY, lambda data: data or ""),
+    **dict.fromkeys(("serials", "explains", "subjects"), tuple),
+    **dict.fromkeys(("check", "owner", "title"), intern),
+    "causes": _tuple_of(NodeCause),
+    "problems": _tuple_of(Problem),
+    "traits": lambda data: {intern(key): intern(value) for key, value in data.items()},
+    "readings": lambda data: {intern(key): value for key, value in data.items()},
+    "replayed": lambda data: data is True,
+    "groups": lambda data: tuple(map(_group_of, data)),
+    "majority": lambda data: _group_of(data) if data else None,
+    "odd": _hosts,
+}
+"""How what JSON has for a key becomes the value it was made of; the others are what they were."""
 
 
 def _shared_cause(group: SharedCause) -> dict[str, Any]:
@@ -214,21 +233,6 @@ def _shared_cause(group: SharedCause) -> dict[str, Any]:
         "nodes": fold(group.hosts),
         "count": len(group.hosts),
     }
-
-
-def _cause_of(told: Mapping[str, Any]) -> NodeCause:
-    return NodeCause(
-        check=told["check"],
-        status=Status(told["status"]),
-        said=told["said"],
-        command=told["command"] or "",
-        explains=tuple(told["explains"]),
-        headline=told["headline"],
-        owner=intern(told["owner"]),
-        action=intern(told["action"]),
-        subjects=tuple(told["subjects"]),
-        preview=told["preview"],
-    )
 
 
 def _tables(nodes: Iterable[Node]) -> Iterable[tuple[Mapping[str, Status], int]]:
@@ -257,74 +261,3 @@ def _lines(value: Any) -> str:
     if isinstance(value, list) and value:
         return "[\n " + ",\n ".join(map(json.dumps, value)) + "\n]"
     return json.dumps(value)
-
-
-def _problem(problem: Problem) -> dict[str, Any]:
-    told = {
-        "id": problem.id,
-        "check": problem.check,
-        "title": problem.title,
-        "subject": problem.subject or None,
-        "status": problem.status.value,
-        "severity": int(problem.severity),
-        "reason": problem.reason or None,
-        "summary": problem.summary,
-        "action": problem.action,
-        "fix": problem.fix or None,
-    }
-    return {**told, "preview": True} if problem.preview else told
-
-
-def _problem_of(told: Mapping[str, Any]) -> Problem:
-    return Problem(
-        check=intern(told["check"]),
-        subject=told["subject"] or "",
-        status=Status(told["status"]),
-        summary=told["summary"],
-        action=told["action"],
-        reason=told["reason"] or "",
-        title=intern(told["title"]),
-        fix=told["fix"] or "",
-        preview=told.get("preview", False),
-    )
-
-
-def _oddity(oddity: Oddity) -> dict[str, Any]:
-    return {
-        "key": oddity.key,
-        "title": oddity.title,
-        "status": oddity.status.value,
-        "summary": oddity.summary,
-        "why": oddity.why,
-        "fix": oddity.fix or None,
-        "majority": _group(oddity.majority) if oddity.majority else None,
-        "groups": [_group(group) for group in oddity.groups],
-        "odd": fold(oddity.odd),
-    }
-
-
-def _oddity_of(told: Mapping[str, Any]) -> Oddity:
-    groups, most = tuple(map(_group_of, told["groups"])), told["majority"]
-    return Oddity(
-        key=told["key"],
-        title=told["title"],
-        status=Status(told["status"]),
-        summary=told["summary"],
-        why=told["why"],
-        groups=groups,
-        majority=_group_of(most) if most else None,
-        odd=_hosts(told["odd"]),
-        fix=told["fix"] or "",
-    )
-
-
-def _group(group: ValueGroup) -> dict[str, Any]:
-    return {"value": group.value, "nodes": fold(group.hosts), "count": len(group.hosts)}
-
-
-def _group_of(told: Mapping[str, Any]) -> ValueGroup:
-    return ValueGroup(told["value"], _hosts(told["nodes"]))
-
-
-def _hosts(nodes: str) -> tuple[str, ...]:
-    return tuple(sorted(expand(nodes), key=natural_key))

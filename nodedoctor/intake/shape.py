@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from nodedoctor.patterns import regex
 from nodedoctor.record import record
@@ -22,12 +23,34 @@ FRONT = (
 """Prefixes of a line that is recognised by itself: quote marks, a node, a rank, a logger."""
 
 
+_ABOUT: Mapping[str, tuple[str, ...]] = {
+    "gpu": (
+        *("nvidia-smi", "nvidia-smi-q", "nvidia-smi-xml", "nvidia-smi-topo", "nvidia-smi-topo-p2p"),
+        *("nvidia-smi-nvlink", "nvidia-smi-nvlink-errors", "dcgm-health", "gpud-scan", "health-validation"),
+        "nvrx-health",
+    ),
+    "rdma": (
+        *("ibstat", "ibstatus", "ibv-devinfo", "rdma-link", "mlxlink", "ib-write-bw", "ibdiagnet"),
+        *("ibdiagnet-csv", "ibqueryerrors", "perfquery"),
+    ),
+    "pci": ("lspci",),
+    "kernel": ("kernel-log",),
+    "cluster": ("slurm-node", "kubernetes-node", "nvcre-report", "sinfo-reasons", "ray-status"),
+    "services": ("services", "fabric-manager-log"),
+    "network": ("net", "ethtool"),
+    "stack": ("collect-env", "pip-list"),
+    "job": ("env", "nccl-inspector"),
+    "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf"),
+}
+"""Which probes tell of what kind of thing."""
+
+
 @record
 class Shape:
     """One output. `probe` is "" where it is only known what it is; with `first` its head begins a new copy.
 
     `each_line` is an output without a head: every line of it matches the expression. `tool` is the command
-    that prints it, `about` what kind of thing it tells of, `source` where its layout is from.
+    that prints it, `source` where its layout is from.
     """
 
     literals: tuple[str, ...]
@@ -35,7 +58,6 @@ class Shape:
     what: str
     probe: str
     tool: str
-    about: str
     source: str
     body: re.Pattern[str]
     first: bool = False
@@ -47,26 +69,30 @@ class Shape:
     needs: re.Pattern[str] | None = None
     """What its probe cannot be read without; lines that were cut out of it only tell what they are."""
 
+    @property
+    def about(self) -> str:
+        """What kind of thing it tells of."""
+        return next((kind for kind, probes in _ABOUT.items() if self.probe in probes), "")
+
 
 def by_head(
     literal: str | tuple[str, ...],
     head: str,
     what: str,
     probe: str,
-    tool: str,
-    about: str,
     source: str,
     *,
+    tool: str = "",
     body: str = KEY_VALUE,
     first: bool = False,
     joins: bool = False,
     needs: str = "",
 ) -> Shape:
-    """An output that is recognised by how it begins."""
+    """An output that is recognised by how it begins; its command is its name, unless it differs."""
     literals = (literal,) if isinstance(literal, str) else literal
     pattern = regex(rf"\A(?:{body})")
     return Shape(
-        literals, regex(head), what, probe, tool, about, source, pattern,
+        literals, regex(head), what, probe, tool or what, source, pattern,
         first=first, joins=joins, needs=regex(needs, re.MULTILINE) if needs else None,
     )  # fmt: skip
 
@@ -76,10 +102,9 @@ def by_lines(
     line: str,
     what: str,
     probe: str,
-    tool: str,
-    about: str,
     source: str,
     *,
+    tool: str = "",
     body: str = r"\s+\S",
     foreign: int = 1,
 ) -> Shape:
@@ -87,6 +112,6 @@ def by_lines(
     pattern = regex(line, re.MULTILINE)
     rest = regex(rf"\A(?:{body})")
     return Shape(
-        literals, pattern, what, probe, tool, about, source, rest,
+        literals, pattern, what, probe, tool or what, source, rest,
         each_line=True, joins=True, foreign=foreign,
     )  # fmt: skip

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 from nodedoctor.knowledge.table import FOLDER, load
 from nodedoctor.record import record
 
 
 @record
 class TableInfo:
-    """One table. `rows` counts all sections, `unverified` the rows that were not checked against a source.
+    """One table. `rows` counts those of all sections.
 
     `as_of` is the day its facts were looked up, like 2026-11-21.
     """
@@ -19,13 +17,6 @@ class TableInfo:
     about: str
     as_of: str
     rows: int
-    sections: dict[str, int]
-    unverified: int
-    bytes: int
-
-    def age_days(self, today: date) -> int:
-        """Days since its facts were looked up."""
-        return (today - date.fromisoformat(self.as_of)).days
 
 
 def tables() -> tuple[TableInfo, ...]:
@@ -35,14 +26,5 @@ def tables() -> tuple[TableInfo, ...]:
 
 def _info(name: str) -> TableInfo:
     document = load(name)
-    sections = {key: value for key, value in document.items() if isinstance(value, list)}
-    every = [row for section in sections.values() for row in section]
-    return TableInfo(
-        name=name,
-        about=document["about"],
-        as_of=document["as_of"],
-        rows=len(every),
-        sections={key: len(value) for key, value in sections.items()},
-        unverified=sum(bool(row.get("unverified")) for row in every),
-        bytes=(FOLDER / f"{name}.json").stat().st_size,
-    )
+    rows = sum(len(section) for section in document.values() if isinstance(section, list))
+    return TableInfo(name, document["about"], document["as_of"], rows)

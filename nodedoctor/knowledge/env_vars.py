@@ -25,7 +25,6 @@ class EnvVar:
 
     name: str
     owner: str
-    kind: str
     effect: str
     production_safe: Safety
     source: str
@@ -70,10 +69,8 @@ class TimeoutSetting:
     setting: str
     unit: str
     default_seconds: int
-    source: str
     reaches_subgroups: bool = False
     note: str = ""
-    unverified: bool = False
 
 
 @record
@@ -82,10 +79,7 @@ class Prefix:
 
     prefix: str
     owner: str
-    source: str
     complete: bool = False
-    note: str = ""
-    unverified: bool = False
 
 
 @cache

@@ -23,8 +23,7 @@ class GpuModel:
 
     `nvlink_links` is the count of a complete card, 0 without NVLink; with `nvlink_optional` a card without a
     bridge is healthy too. `topo_token` is what `nvidia-smi topo -m` shows between two of them on a switched
-    board. `p2p` is False where the driver refuses peer access. Margins are degrees left (T.Limit) as Hopper
-    and newer report them.
+    board. `p2p` is False where the driver refuses peer access.
     """
 
     name: str
@@ -35,12 +34,8 @@ class GpuModel:
     form: str
     architecture: str
     compute_capability: tuple[int, int]
-    memory_gb: int
     pcie_gen: int
     pcie_width: int
-    source: str
-    tdp_w: int | None = None
-    memory_mib: int | None = None
     memory_bandwidth_gbps: float | None = None
     bf16_tflops: float | None = None
     nvlink_gen: int = 0
@@ -51,18 +46,9 @@ class GpuModel:
     nvlink_total_gbps: float | None = None
     topo_token: str = ""
     p2p: bool = True
-    temperature_style: str = ""
-    shutdown_c: int | None = None
     slowdown_c: int | None = None
     max_operating_c: int | None = None
-    memory_max_c: int | None = None
-    shutdown_margin_c: int | None = None
-    slowdown_margin_c: int | None = None
     ecc_expected: bool = False
-    mig: bool = False
-    note: str = ""
-    unverified_fields: tuple[str, ...] = ()
-    unverified: bool = False
 
     @property
     def datacentre(self) -> bool:
@@ -82,14 +68,11 @@ class Platform:
     models: tuple[str, ...]
     gpus: int
     fabric_manager: str
-    source: str
     nvswitches: int = 0
     switches_on_host_bus: bool = False
     fabric_state: bool = False
     imex: bool = False
     topo_token: str = ""
-    note: str = ""
-    unverified: bool = False
 
 
 @record
@@ -98,8 +81,6 @@ class Layout:
 
     name: str
     positions: tuple[str, ...]
-    source: str
-    unverified: bool = False
 
 
 @record
@@ -108,29 +89,6 @@ class NvSwitch:
 
     name: str
     pci_id: str
-    source: str
-    unverified: bool = False
-
-
-@record
-class PcieGen:
-    """A PCIe generation: GT/s per lane, and GB/s of sixteen lanes."""
-
-    gen: int
-    lane_gts: float
-    x16_gbps: float
-    source: str
-    unverified: bool = False
-
-
-@record
-class NcclLink:
-    """GB/s per NVLink that NCCL's own tuning reckons with, from this compute capability on."""
-
-    compute_capability: tuple[int, int]
-    link_gbps: float
-    source: str
-    unverified: bool = False
 
 
 models = cached_rows("gpus", "models", GpuModel)
@@ -139,10 +97,6 @@ layouts = cached_rows("gpus", "layouts", Layout)
 """The known places of eight GPUs."""
 nvswitches = cached_rows("gpus", "nvswitches", NvSwitch)
 """The switch chips a host can see."""
-pcie_gens = cached_rows("gpus", "pcie", PcieGen)
-"""All PCIe generations, oldest first."""
-nccl_links = cached_rows("gpus", "nccl_links", NcclLink)
-"""NCCL's figure per link, oldest architecture first."""
 
 
 @lru_cache(maxsize=64)  # a run asks for the same few hundreds of times
@@ -186,11 +140,6 @@ def is_nvswitch(pci_id: str) -> bool:
     """Whether a PCI device id (vendor 10de) is an NVSwitch."""
     device = _device_id(pci_id)
     return any(device == switch.pci_id for switch in nvswitches())
-
-
-def pcie_gen(gen: int) -> PcieGen | None:
-    """What a PCIe generation delivers."""
-    return next((row for row in pcie_gens() if row.gen == gen), None)
 
 
 def _device_id(pci_id: str) -> str:

@@ -19,20 +19,7 @@ class Rate:
     gen: str
     lane_gbps: float
     x4_gbps: int
-    source: str
-    signalling_gbaud: float | None = None
     pam4: bool = False
-    unverified: bool = False
-
-
-@record
-class RateText:
-    """A rate string of sysfs that is easily misread."""
-
-    text: str
-    meaning: str
-    source: str
-    unverified: bool = False
 
 
 @record
@@ -43,9 +30,7 @@ class PortState:
     sysfs: str
     healthy: bool
     meaning: str
-    source: str
     ibstat: str = ""
-    unverified: bool = False
 
 
 @record
@@ -60,12 +45,9 @@ class Counter:
     folder: str
     meaning: str
     suspect: str
-    source: str
-    note: str = ""
     ibqueryerrors: int | None = None
     limit: float | None = None
     limit_unit: str = ""
-    unverified: bool = False
 
     def is_reported(self, count: int) -> bool:
         """Whether ibqueryerrors prints a port for this count."""
@@ -86,39 +68,21 @@ class Adapter:
     hca_type: str
     source: str
     max_port_gbps: int | None = None
-    firmware_prefix: str = ""
-    note: str = ""
-    unverified: bool = False
 
 
 @record
 class RdmaPlatform:
-    """How many compute ports of which rate a board usually has, by names of `knowledge.gpus`."""
+    """How many compute ports of which rate a board has, by names of `knowledge.gpus`; clouds differ."""
 
     platform: str
     models: tuple[str, ...]
     compute_ports: int
     rate_gbps: int
     gen: str
-    source: str
-    note: str = ""
-    unverified: bool = False
-
-
-@record
-class IbRule:
-    """A sentence to show: `topic` is state, errors, bandwidth, host, firmware or roce."""
-
-    topic: str
-    rule: str
-    source: str
-    unverified: bool = False
 
 
 rates = cached_rows("ib", "rates", Rate)
 """All generations, slowest first."""
-rate_texts = cached_rows("ib", "rate_texts", RateText)
-"""Rate strings that are easily misread."""
 port_states = cached_rows("ib", "port_states", PortState)
 """All logical states, by number."""
 phys_states = cached_rows("ib", "phys_states", PortState)
@@ -133,9 +97,6 @@ platforms = cached_rows("ib", "platforms", RdmaPlatform)
 def rails_of(model: str) -> tuple[RdmaPlatform, ...]:
     """What platforms with GPUs of this model carry, by its name in `knowledge.gpus`."""
     return tuple(row for row in platforms() if model in row.models)
-
-
-rules = cached_rows("ib", "rules", IbRule)
 
 
 def rate(gen: str) -> Rate | None:
@@ -162,11 +123,6 @@ def adapter(name: str) -> Adapter | None:
     """An adapter by PCI device id (`1021`, `0x1021`, `15b3:1021`) or by HCA type (`MT4129`)."""
     plain = name.strip().lower().removeprefix("15b3:").removeprefix("0x")
     return next((row for row in adapters() if plain in (row.pci_id, row.hca_type.lower())), None)
-
-
-def platform(gpu_model: str) -> RdmaPlatform | None:
-    """The usual compute network beside that GPU model (a name of `knowledge.gpus`); clouds differ."""
-    return next((row for row in platforms() if gpu_model in row.models), None)
 
 
 def _state(states: tuple[PortState, ...], word: str) -> PortState | None:

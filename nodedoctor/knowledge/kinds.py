@@ -20,7 +20,6 @@ class KnownCause:
     fix: tuple[str, ...]
     source: str
     see: tuple[str, ...] = ()
-    note: str = ""
     unverified: bool = False
 
 

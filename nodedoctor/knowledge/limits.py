@@ -10,20 +10,14 @@ from nodedoctor.record import record
 
 @record
 class Limit:
-    """One threshold. `value` is a number in `unit`, or a word such as `unlimited` or `off`.
-
-    `level` is what missing it deserves: fail, warn, note; `fact` is a constant to reckon with.
-    """
+    """One threshold. `value` is a number in `unit`, or a word such as `unlimited` or `off`."""
 
     key: str
     value: float | str
     unit: str
-    level: str
     what: str
     text: str
     source: str
-    probe: str = ""
-    unverified: bool = False
 
     @property
     def number(self) -> float:

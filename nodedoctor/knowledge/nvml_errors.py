@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from nodedoctor.knowledge.fixes.recipes import KERNEL_LOG, driver_reload
 from nodedoctor.model import Fix
 from nodedoctor.steps import keep, last_resort, look, power_cycle, reboot, repair
@@ -18,6 +20,8 @@ _TICKET = (
     "kernel log's Xid lines and nvidia-bug-report.log.gz into the ticket."
 )
 
+_answers_fix = partial(Fix, verify=VERIFY)
+"""A repair after which the driver answers."""
 
 _HELD = "upgrades of driver and kernel, until they are unlocked again"
 HOLD_PACKAGES = (
@@ -68,7 +72,7 @@ RECREATE = Fix(
     verify="nodedoctor driver.module-userspace",
     docs=TOOLKIT_GUIDE,
 )
-NO_DRIVER = Fix(
+NO_DRIVER = _answers_fix(
     "Load the driver, or find out why it does not load: no headers for this kernel (DKMS), "
     "secure boot rejecting an unsigned module, nouveau bound to the GPU, or no driver installed.",
     (
@@ -81,7 +85,6 @@ NO_DRIVER = Fix(
     ),
     action="config",
     disturbs="nothing",
-    verify=VERIFY,
     docs=INSTALL_GUIDE,
 )
 OPEN_MODULES = Fix(
@@ -114,7 +117,7 @@ OFF_THE_BUS = Fix(
 )
 """As NVIDIA's Xid catalogue has it for Xid 79: RESTART_BM at once, CONTACT_SUPPORT when it comes back
 (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html)."""
-HUNG = Fix(
+HUNG = _answers_fix(
     "Drain the node and reboot it: a process in uninterruptible sleep inside the driver cannot be killed. "
     f"Save the kernel stacks first, NVIDIA asks for them. {_TICKET}",
     (
@@ -132,10 +135,9 @@ HUNG = Fix(
     ),
     action="reboot",
     disturbs=_EVERY_JOB,
-    verify=VERIFY,
     docs=XID_GUIDE,
 )
-DEVICES_LOST = Fix(
+DEVICES_LOST = _answers_fix(
     "Recreate the container. `systemctl daemon-reload` on the host (also run by package updates) made "
     "systemd apply its device rules again, and removed GPUs that it does not know. To "
     "prevent this, create the /dev/char links on the host, pass each device with --device, or use CDI.",
@@ -148,41 +150,36 @@ DEVICES_LOST = Fix(
     ),
     action="restart-job",
     disturbs="all processes in this container",
-    verify=VERIFY,
     docs=CGROUP_LOSS,
 )
-GIVE_GPUS = Fix(
+GIVE_GPUS = _answers_fix(
     "Start the container with GPUs: the NVIDIA runtime adds devices and libraries. docker run takes "
     "`--gpus all` and `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; in Slurm, request GPUs for the job.",
     (look("ls -l /dev/nvidiactl /proc/driver/nvidia/version"),),
     action="restart-job",
     disturbs="all processes in this container",
-    verify=VERIFY,
     docs=TOOLKIT_GUIDE,
 )
-NO_DEVICES = Fix(
+NO_DEVICES = _answers_fix(
     f"Check the kernel log for the reason (RmInitAdapter failed, Xid 79). {_TICKET}",
     (KERNEL_LOG, reboot("the kernel log is saved and the node is drained")),
     action="reboot",
     disturbs=_EVERY_JOB,
-    verify=VERIFY,
     docs=XID_GUIDE,
 )
-NODES = Fix(
+NODES = _answers_fix(
     "Give the user access to the device nodes: usually all users can read and write them.",
     (look("ls -l /dev/nvidia*"), look("grep DeviceFile /proc/driver/nvidia/params"), look("id")),
     action="config",
     disturbs="nothing",
-    verify=VERIFY,
 )
-RESET = Fix(
+RESET = _answers_fix(
     f"Stop the processes using this GPU, then reset it. If that does not help, reboot. {_TICKET}",
     (KERNEL_LOG,),
     action="reset-gpu",
     disturbs="processes on that GPU",
-    verify=VERIFY,
 )
-INVESTIGATE = Fix(
+INVESTIGATE = _answers_fix(
     f"Check the kernel log; reboot if it shows nothing. {_TICKET}",
     (
         KERNEL_LOG,
@@ -191,10 +188,9 @@ INVESTIGATE = Fix(
     ),
     action="reboot",
     disturbs=_EVERY_JOB,
-    verify=VERIFY,
     docs=XID_GUIDE,
 )
-HOST_OR_CONTAINER = Fix(
+HOST_OR_CONTAINER = _answers_fix(
     "See whether nvidia-smi works on the host. Where it does, this was a container that lost its devices: "
     "recreate it. Where it fails there too, check the kernel log, and reboot if that shows nothing.",
     (
@@ -205,31 +201,27 @@ HOST_OR_CONTAINER = Fix(
     ),
     action="investigate",
     disturbs=_EVERY_JOB,
-    verify=VERIFY,
     docs=CGROUP_LOSS,
 )
-ON_THE_HOST = Fix(
+ON_THE_HOST = _answers_fix(
     "Check the driver on the host: nothing inside the container can help.",
     (look("nodedoctor driver"),),
     action="investigate",
-    verify=VERIFY,
 )
-LIBRARY = Fix(
+LIBRARY = _answers_fix(
     "Install the driver's libraries in exactly the version of the kernel module.",
     (look("cat /proc/driver/nvidia/version"), look("ldconfig -p | grep libnvidia-ml")),
     action="config",
     disturbs="nothing",
-    verify=VERIFY,
     docs=INSTALL_GUIDE,
 )
-STUB = Fix(
+STUB = _answers_fix(
     "Remove the folder with the stub from the library path: the real library is part of the driver.",
     (look("ldconfig -p | grep libnvidia-ml"), look("printenv LD_LIBRARY_PATH")),
     action="config",
     disturbs="nothing",
-    verify=VERIFY,
 )
-WINDOWS = Fix(
+WINDOWS = _answers_fix(
     "Update the driver on the Windows side and WSL itself, then restart WSL. Inside WSL no driver is "
     "installed.",
     (
@@ -238,15 +230,13 @@ WINDOWS = Fix(
     ),
     action="restart-service",
     disturbs="all processes in WSL",
-    verify=VERIFY,
     docs="https://docs.nvidia.com/cuda/wsl-user-guide/",
 )
-POWER = Fix(
+POWER = _answers_fix(
     f"Check the GPU's power cables and the power supplies. {_TICKET}",
     (KERNEL_LOG, look("sudo ipmitool sel list | tail")),
     action="drain",
     disturbs=_EVERY_JOB,
-    verify=VERIFY,
 )
 CORRUPT = Fix(
     "Reboot once; an InfoROM that stays corrupt cannot be repaired in the field: have the board replaced. "
@@ -256,17 +246,15 @@ CORRUPT = Fix(
     disturbs=_EVERY_JOB,
     verify="nodedoctor gpu.inforom",
 )
-UPDATE = Fix(
+UPDATE = _answers_fix(
     "Bring driver and nvidia-ml-py to versions of the same time: one does not know what the other asks.",
     (look("cat /proc/driver/nvidia/version"),),
     action="config",
     disturbs="nothing",
-    verify=VERIFY,
 )
-WAIT = Fix(
+WAIT = _answers_fix(
     "Ask again when the node is idle and up for some minutes; look at the kernel log if it stays so.",
     (look("nvidia-smi"), KERNEL_LOG),
     action="investigate",
     disturbs="nothing",
-    verify=VERIFY,
 )

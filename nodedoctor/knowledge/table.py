@@ -8,7 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nodedoctor.record import field_names
+
 FOLDER = Path(__file__).parent / "tables"
+FOR_EDITORS = frozenset({"source", "note", "unverified"})
+"""Keys that every row may have for who edits the table; row types have them where the code reads them."""
 Row = TypeVar("Row")
 
 
@@ -37,8 +41,10 @@ def cached_rows(table: str, section: str, row_type: type[Row]) -> Callable[[], t
 
 def typed(table: str, raw: Mapping[str, Any], row_type: type[Row]) -> Row:
     """One row as its dataclass: lists become tuples, source keys become what they stand for."""
-    values = {key: _frozen(value) for key, value in raw.items()}
-    values["source"] = source_text(table, raw["source"])
+    kept = field_names(row_type)
+    values = {key: _frozen(value) for key, value in raw.items() if key in kept or key not in FOR_EDITORS}
+    if "source" in kept:
+        values["source"] = source_text(table, raw["source"])
     return row_type(**values)
 
 

@@ -21,7 +21,6 @@ class SeenOutput:
     shows: str
     checks: tuple[str, ...]
     source: str
-    unverified: bool = False
 
 
 @record

@@ -20,8 +20,6 @@ class Advice:
     key: str
     action: Action
     text: str
-    source: str
-    unverified: bool = False
 
 
 @record
@@ -43,7 +41,6 @@ class XidRow:
     bucket: str = ""
     investigate: str = ""
     families: tuple[str, ...] = ()
-    since_driver: str = ""
     legacy: bool = False
     note: str = ""
     unverified: bool = False
@@ -92,8 +89,6 @@ class SxidKind:
     meaning: str
     action: Action
     advice: str
-    source: str
-    unverified: bool = False
 
 
 @record
@@ -102,8 +97,6 @@ class Workflow:
 
     bucket: str
     rule: str
-    source: str
-    unverified: bool = False
 
 
 @record
@@ -114,8 +107,6 @@ class RecoveryAction:
     name: str
     word: str
     action: Action
-    source: str
-    unverified: bool = False
 
 
 @record
@@ -125,8 +116,6 @@ class Xid74Bit:
     word: int
     bits: tuple[int, ...]
     meaning: str
-    source: str
-    unverified: bool = False
 
 
 @record
@@ -142,11 +131,7 @@ class NvLink5:
     pattern_v2: str
     bucket: str
     investigate: str
-    severity: str
-    domain: str
-    source: str
     error_statuses: tuple[str, ...] = ()
-    unverified: bool = False
 
 
 @cache

@@ -18,7 +18,7 @@ from nodedoctor.errors import NodeDoctorError
 from nodedoctor.pairs import text
 from nodedoctor.pairs.agent_pool import AgentPool, Asked, Transport
 from nodedoctor.pairs.crew import can_rdma, gathered, with_equal_rails
-from nodedoctor.pairs.document import document, plan_of, render
+from nodedoctor.pairs.document import document, plan_of
 from nodedoctor.pairs.drive import PlanOutcome, PlanRunner
 from nodedoctor.pairs.fit import fit
 from nodedoctor.pairs.model import What
@@ -213,6 +213,8 @@ class _Run:
         )
 
     def _rendered(self, document: Mapping[str, Any], arguments: argparse.Namespace) -> str:
+        from nodedoctor.fleet.document import render
+
         return render(document) + "\n" if arguments.json else text.render(document, min(columns(100), 140))
 
     def _on_screen(self, told: dict[str, Any]) -> int:

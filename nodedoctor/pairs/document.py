@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -132,14 +131,3 @@ def _untried(seen: PlanOutcome) -> list[str]:
     if seen.plan.what == "collective" and not seen.gpus:
         return [*told, "gloo on CPUs was measured, neither GPUs nor RDMA", *known[1:]]
     return [*told, *known]
-
-
-def render(told: Mapping[str, Any]) -> str:
-    """The document as text, a finding or measurement a line; ASCII only."""
-    lines = []
-    for key, value in told.items():
-        if isinstance(value, list) and value:
-            lines.append(f"{json.dumps(key)}: [\n " + ",\n ".join(map(json.dumps, value)) + "\n]")
-        else:
-            lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
-    return "{" + ",\n".join(lines) + "}"

@@ -7,27 +7,18 @@ this shape to the last key, so that a view need not ask where its report comes f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from nodedoctor.model import (
-    BLIND,
-    Severity,
-    Status,
-)
+from nodedoctor.model import BLIND, Severity, Status
 from nodedoctor.model import Step as ModelStep
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired  # typing has it from Python 3.11 on
 
 SCHEMA = "nodedoctor.report/1"
 
 
-class _Place(TypedDict, total=False):
-    kind: str
-    line: int
-    path: str
-    source: str
-    value: Any
-
-
-class Evidence(_Place):
+class Evidence(TypedDict):
     """What a finding rests on, and the probe that printed it.
 
     A quote has the `line` it begins at, and the `path` of the text it is from where there are several; a
@@ -36,6 +27,11 @@ class Evidence(_Place):
 
     probe: str
     text: str
+    kind: NotRequired[str]
+    line: NotRequired[int]
+    path: NotRequired[str]
+    source: NotRequired[str]
+    value: NotRequired[Any]
 
 
 class Step(TypedDict):
@@ -60,15 +56,7 @@ class Fix(TypedDict):
     steps: list[Step]
 
 
-class FindingExtras(TypedDict, total=False):
-    """Keys that are there only where they say something."""
-
-    judged_without: str
-    why: str
-    preview: bool
-
-
-class Finding(FindingExtras):
+class Finding(TypedDict):
     """One judgement about one subject. `status` is a value of Status; `why` is there if not the check's.
 
     `because_of` is the cause it follows from. `judged_without` is there where only what it names kept it from
@@ -85,15 +73,12 @@ class Finding(FindingExtras):
     evidence: list[Evidence]
     fix: Fix | None
     because_of: str | None
+    judged_without: NotRequired[str]
+    why: NotRequired[str]
+    preview: NotRequired[bool]
 
 
-class ResultInPreview(TypedDict, total=False):
-    """A key that only results of checks in preview have."""
-
-    stage: str
-
-
-class Result(ResultInPreview):
+class Result(TypedDict):
     """What one check found: at least one finding. `status` is that of the worst.
 
     `stage` is there where it is `preview`.
@@ -106,38 +91,26 @@ class Result(ResultInPreview):
     tags: list[str]
     why: str
     findings: list[Finding]
+    stage: NotRequired[str]
 
 
-class CauseInPreview(TypedDict, total=False):
-    """A key that only causes have of which nothing but checks in preview spoke."""
+class Recurrence(TypedDict):
+    """How often earlier runs in the journal found a cause, and when first.
 
-    preview: bool
-
-
-class RecurrenceOverBoots(TypedDict, total=False):
-    """Keys that only a cause has that was found on several boots of the last `days`, this one included."""
-
-    boots: int
-    days: int
-
-
-class Recurrence(RecurrenceOverBoots):
-    """How often earlier runs in the journal found a cause, and when first."""
+    `boots` are there where it was found on several boots of the last `days`, this one included.
+    """
 
     times: int
     first: str
+    boots: NotRequired[int]
+    days: NotRequired[int]
 
 
-class RecurringCause(TypedDict, total=False):
-    """A key that only causes have which the journal knows."""
-
-    recurs: Recurrence
-
-
-class Cause(CauseInPreview, RecurringCause):
+class Cause(TypedDict):
     """What findings follow from, and whose move it is; see `model.Cause`.
 
-    `since` is the time of the first dated quote in its evidence, null without one.
+    `since` is the time of the first dated quote in its evidence, null without one. `preview` is there where
+    nothing but checks in preview spoke of it, `recurs` where the journal knows it.
     """
 
     id: str
@@ -152,6 +125,8 @@ class Cause(CauseInPreview, RecurringCause):
     reason: str
     first_step: Step | None
     since: str | None
+    preview: NotRequired[bool]
+    recurs: NotRequired[Recurrence]
 
 
 class Probe(TypedDict):
@@ -174,14 +149,11 @@ class Gate(TypedDict):
     causes: list[str]
 
 
-class GatedReport(TypedDict, total=False):
-    """A key that only reports of `--gate` have."""
+class Report(TypedDict):
+    """Everything one run says. `node` and `facts` are of any shape: views take what they know.
 
-    gate: Gate
-
-
-class Report(GatedReport):
-    """Everything one run says. `node` and `facts` are of any shape: views take what they know."""
+    `gate` is there only in reports of `--gate`.
+    """
 
     schema: str
     tool: str
@@ -195,6 +167,7 @@ class Report(GatedReport):
     results: list[Result]
     probes: list[Probe]
     facts: dict[str, Any]
+    gate: NotRequired[Gate]
 
 
 def severity(finding: Mapping[str, Any]) -> Severity:

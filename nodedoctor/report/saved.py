@@ -14,17 +14,13 @@ from nodedoctor.model import Fix as ModelFix
 from nodedoctor.report.document import (
     SCHEMA,
     Cause,
-    CauseInPreview,
     Evidence,
     Finding,
-    FindingExtras,
     Fix,
     Probe,
     Recurrence,
-    RecurringCause,
     Report,
     Result,
-    ResultInPreview,
     Step,
     counts,
     severity,
@@ -95,14 +91,7 @@ def finding(check: str, entry: Json) -> Finding:
     status, reason = status_of(entry.get("status")), entry.get("reason")
     known = reason if reason in get_args(Reason) else "unparsable"
     subject = words(entry.get("subject"))
-    own: FindingExtras = {}
-    if without := words(entry.get("judged_without")):
-        own["judged_without"] = without
-    if why := words(entry.get("why")):
-        own["why"] = why
-    if entry.get("preview") is True and status is not Status.FAIL:
-        own["preview"] = True
-    return {
+    read: Finding = {
         "id": identifier(check, subject),
         "status": status.value,
         "subject": subject or None,
@@ -113,8 +102,14 @@ def finding(check: str, entry: Json) -> Finding:
         "evidence": [_evidence(item) for item in objects(entry.get("evidence"))],
         "fix": fix(entry.get("fix")),
         "because_of": words(entry.get("because_of")) or None,
-        **own,
     }
+    if without := words(entry.get("judged_without")):
+        read["judged_without"] = without
+    if why := words(entry.get("why")):
+        read["why"] = why
+    if entry.get("preview") is True and status is not Status.FAIL:
+        read["preview"] = True
+    return read
 
 
 def _evidence(item: Json) -> Evidence:
@@ -177,8 +172,7 @@ def _result(entry: Json) -> Result:
     }
     found = [finding(check, item) for item in objects(entry.get("findings")) or (silence,)]
     decisive = max(found, key=severity)
-    staged: ResultInPreview = {"stage": "preview"} if entry.get("stage") == "preview" else {}
-    return {
+    read: Result = {
         "check": check,
         "title": words(entry.get("title")),
         "status": Status.PASS.value if decisive["waived"] is not None else decisive["status"],
@@ -186,8 +180,10 @@ def _result(entry: Json) -> Result:
         "tags": [tag for tag in map(words, as_list(entry.get("tags"))) if tag],
         "why": words(entry.get("why")),
         "findings": found,
-        **staged,
     }
+    if entry.get("stage") == "preview":
+        read["stage"] = "preview"
+    return read
 
 
 def _cause(entry: Json) -> Cause | None:
@@ -195,7 +191,7 @@ def _cause(entry: Json) -> Cause | None:
     id, headline = words(entry.get("id")), words(entry.get("headline"))
     if not (id and headline):
         return None
-    return {
+    read: Cause = {
         "id": id,
         "headline": headline,
         "status": status_of(entry.get("status")).value,
@@ -208,24 +204,20 @@ def _cause(entry: Json) -> Cause | None:
         "reason": words(entry.get("reason")),
         "first_step": _first_step(entry.get("first_step")),
         "since": words(entry.get("since")) or None,
-        **_in_preview(entry),
-        **_recurring(entry),
     }
+    if entry.get("preview") is True:
+        read["preview"] = True
+    if recurs := _recurrence(part(entry, "recurs")):
+        read["recurs"] = recurs
+    return read
 
 
-def _recurring(entry: Json) -> RecurringCause:
-    earlier = part(entry, "recurs")
+def _recurrence(earlier: Json) -> Recurrence | None:
     times, boots, days = (whole_number(earlier, key) for key in ("times", "boots", "days"))
     if not times:
-        return {}
+        return None
     recurs: Recurrence = {"times": times, "first": text(earlier, "first")}
-    if boots and days:
-        recurs = {**recurs, "boots": boots, "days": days}
-    return {"recurs": recurs}
-
-
-def _in_preview(entry: Json) -> CauseInPreview:
-    return {"preview": True} if entry.get("preview") is True else {}
+    return {**recurs, "boots": boots, "days": days} if boots and days else recurs
 
 
 def _first_step(value: Any) -> Step | None:

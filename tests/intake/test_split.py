@@ -35,6 +35,10 @@ def test_each_probe_of_the_table_has_a_paste():
     assert {shape.probe for shape in SHAPES} - {""} == set(PASTES)
 
 
+def test_each_probe_of_the_table_tells_of_something():
+    assert [shape.probe for shape in SHAPES if shape.probe and not shape.about] == []
+
+
 @given(st.lists(st.sampled_from(sorted(PASTES)), min_size=1, max_size=5), st.sampled_from(sorted(WAYS)))
 def test_several_outputs_in_one_text_come_apart(probes: list[str], way: str):
     text = "".join(f"root@gpu-7:~# cat {number}\n{PASTES[probe]}\n" for number, probe in enumerate(probes))

@@ -33,7 +33,6 @@ def test_a_model_does_not_contradict_itself(model):
         assert (model.nvlink_gen, model.nvlink_total_gbps, model.topo_token) == (0, None, "")
     if model.topo_token:
         assert model.topo_token == f"NV{model.nvlink_links}"
-    assert cuda.architecture(model.compute_capability).architecture == model.architecture
 
 
 @pytest.mark.parametrize(
@@ -96,14 +95,15 @@ def test_any_name_gets_an_answer(name, pci_id):
         ((580, 95, 5), (13, 0)),
         ((999,), (13, 4)),
         ((390, 1), None),
+        # what nvidia-smi printed on real nodes
+        ((590, 48, 1), (13, 1)),
+        ((595, 80), (13, 2)),
+        ((610, 57, 4), (13, 3)),
+        ((550, 163, 1), (12, 4)),
     ],
 )
 def test_newest_cuda_of_a_driver(driver, newest):
     assert cuda.max_cuda_of_driver(driver) == newest
-
-
-def test_what_real_nodes_printed_agrees_with_the_table():
-    assert [row for row in cuda.observed() if cuda.max_cuda_of_driver(row.driver) != row.shows] == []
 
 
 def test_minimum_drivers():
@@ -146,12 +146,6 @@ def test_cuda_versions_in_every_spelling():
     assert {cuda.cuda_version(text) for text in ("12.8", "12.8.1", "12.8.0.038", "cu128")} == {(12, 8)}
     assert cuda.cuda_version("cu130") == (13, 0)
     assert {cuda.cuda_version(text) for text in ("", "cpu", "N/A", "12", "gpu")} == {None}
-
-
-def test_architectures():
-    assert cuda.architecture((7, 0)).last_branch == 580
-    assert cuda.architecture((9, 0)).first_cuda == (11, 8)
-    assert cuda.architecture((1, 0)) is None
 
 
 # torch, and what goes on top
@@ -198,12 +192,11 @@ def test_packages_on_top_of_torch():
     assert [row.version for row in stack.releases_for_torch("torchvision", "2.9.0")] == ["0.24.0"]
 
 
-def test_ray_and_cupy():
+def test_ranges_of_ray_releases():
     assert stack.ray_range("2.51.1").protobuf == ">=3.20.3"
     assert stack.ray_range("2.48.0").protobuf == "!=3.19.5,>=3.15.3"
     assert stack.ray_range("99.0.0") is None
     assert stack.ray_range("nightly") is None
-    assert {row.package: row.cuda_major for row in stack.cupy_packages()}["cupy-cuda12x"] == 12
 
 
 def test_build_tags_read_their_own_example():
@@ -277,7 +270,6 @@ def test_limits():
     with pytest.raises(KeyError):
         limits.limit("no such limit")
     assert len({limit.key for limit in limits.limits()}) == len(limits.limits())
-    assert {limit.level for limit in limits.limits()} == {"fact", "note", "warn", "fail"}
 
 
 def test_clock_reasons_are_either_good_or_bad():
@@ -303,7 +295,7 @@ def test_rates_and_adapters():
         # ibstat prints the PCI device id in decimal behind MT.
         assert adapter.hca_type == f"MT{int(adapter.pci_id, 16)}"
     assert infiniband.adapter("MT4129").name == infiniband.adapter("15b3:1021").name == "ConnectX-7"
-    assert infiniband.platform("H100 SXM5 80GB").rate_gbps == 400
+    assert {row.rate_gbps for row in infiniband.rails_of("H100 SXM5 80GB")} == {200, 400}
     assert infiniband.counter("link_downed").limit == 0
     assert infiniband.counter("port_xmit_wait").limit is None
 

@@ -11,9 +11,10 @@ from pairs_world import World
 
 from nodedoctor.cli.main import main
 from nodedoctor.expectations import expectations
+from nodedoctor.fleet.document import render
 from nodedoctor.knowledge.floors import shares
 from nodedoctor.pairs.crew import CrewMember
-from nodedoctor.pairs.document import document, render
+from nodedoctor.pairs.document import document
 from nodedoctor.pairs.drive import PlanOutcome
 from nodedoctor.pairs.model import What
 from nodedoctor.pairs.on_node.collective import job_environment

@@ -9,9 +9,10 @@ import pytest
 from jsonschema import validate
 from pairs_world import World
 
+from nodedoctor.fleet.document import render
 from nodedoctor.pairs import text
 from nodedoctor.pairs.crew import CrewMember
-from nodedoctor.pairs.document import document, render
+from nodedoctor.pairs.document import document
 from nodedoctor.pairs.drive import PlanOutcome
 from nodedoctor.report import html
 

@@ -79,7 +79,7 @@ def row_of(package: str, said: Mapping[str, Any]) -> dict[str, Any]:
     if package == "torch":
         pins = {name: spec.removeprefix("==") for name, spec in wanted.items()}
         row = {"torch": said["version"], "machine": "x86_64", "python": said.get("requires_python", "")}
-        return {**row, "cpython_tags": [], "pins": pins, "source": "wheel"}
+        return {**row, "pins": pins, "source": "wheel"}
     wanted = {name: spec for name, spec in wanted.items() if not name.startswith(("nvidia-", "cuda-"))}
     row = {"package": package, "version": said["version"], "requires": wanted}
     return {**row, "python": said.get("requires_python", ""), "source": "pypi"}

@@ -12,6 +12,7 @@ from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts import shapes
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.pci.pci import bdf
+from nodedoctor.facts.shapes import assignments
 from nodedoctor.model import Evidence, Observation, Unseen, file_reading, quoted_like, reading
 from nodedoctor.record import field, record
 
@@ -219,8 +220,7 @@ def _gpus(files: Files) -> tuple[DriverGpu, ...]:
 
 
 def _gpu(address: str, text: str) -> DriverGpu:
-    pairs = (line.partition(":") for line in text.splitlines())
-    said = {key.strip(): value.strip() for key, _, value in pairs}
+    said = assignments(text)
     return DriverGpu(
         bus_id=bdf(address),
         minor=whole_number(said.get("Device Minor")),
@@ -268,8 +268,7 @@ def _library(files: Files, folder: str, name: str) -> DriverLibrary | None:
 def _params(text: str) -> dict[str, str]:
     """The module parameters that change what people see: firmware, device files, hidden GPUs."""
     kept = ("EnableGpuFirmware", "ModifyDeviceFiles", "DeviceFileMode", "ExcludedGpus")
-    pairs = (line.partition(":") for line in text.splitlines())
-    return {key.strip(): value.strip().strip('"') for key, _, value in pairs if key.strip() in kept}
+    return {key: value.strip('"') for key, value in assignments(text).items() if key in kept}
 
 
 def _unattended(files: Files) -> bool | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
+from nodedoctor.facts.shapes import assignments
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like
 from nodedoctor.record import record
 
@@ -105,8 +106,7 @@ class Services:
 
 def _units(text: str) -> Iterator[Service]:
     for block in text.split("\n\n"):
-        pairs = (line.partition("=") for line in block.splitlines())
-        said = {key.strip(): value.strip() for key, _, value in pairs}
+        said = assignments(block, "=")
         name, loaded, active = said.get("Id", ""), said.get("LoadState", ""), said.get("ActiveState", "")
         if name and loaded and active:
             yield Service(

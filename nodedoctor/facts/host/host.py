@@ -78,7 +78,7 @@ class Host:
         version = (
             re.search(r"version (\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)", toolkit.text) if toolkit.answered else None
         )
-        meminfo = files.text("/proc/meminfo") or ""
+        meminfo = files.meminfo()
         links = files.names("/dev/char")
         return cls(
             governors=_governors(files),
@@ -86,8 +86,8 @@ class Host:
             frequency_driver=files.text(f"{CPUS}/cpu0/cpufreq/scaling_driver"),
             thp=_chosen(files.text(f"{THP}/enabled")),
             hugepages=files.number("/proc/sys/vm/nr_hugepages"),
-            hugepages_free=_meminfo(meminfo, "HugePages_Free"),
-            hugepage_kib=_meminfo(meminfo, "Hugepagesize"),
+            hugepages_free=meminfo.get("HugePages_Free"),
+            hugepage_kib=meminfo.get("Hugepagesize"),
             uverbs=_uverbs(files),
             infiniband_nodes=files.names("/dev/infiniband") is not None,
             char_links=None if links is None else any(name.startswith(f"{_GPU_MAJOR}:") for name in links),
@@ -112,11 +112,6 @@ def _chosen(text: str | None) -> str | None:
     """`always [madvise] never` is madvise."""
     found = re.search(r"\[(\w{1,16})\]", text or "")
     return found.group(1) if found else None
-
-
-def _meminfo(text: str, key: str) -> int | None:
-    found = re.search(rf"^{key}:\s+(\d{{1,15}})", text, re.MULTILINE)
-    return int(found.group(1)) if found else None
 
 
 def _uverbs(files: Files) -> dict[str, str]:

@@ -130,7 +130,7 @@ class Limits:
         return cls(
             rlimits=parse_rlimits(files.text("/proc/self/limits") or ""),
             shm=_shm(files),
-            memory=_memory(files.text("/proc/meminfo") or ""),
+            memory=_memory(files.meminfo()),
             cgroup=parse_cgroup(files, own_cgroup(files.text("/proc/self/cgroup") or "")),
             sysctl={name.replace("/", "."): value for name, value in settings.items() if value is not None},
             local_ports=_ports(files.text(_PORTS)),
@@ -192,9 +192,7 @@ def _shm(files: Files) -> Shm | None:
     return Shm(_gib(size), _gib(free), mount.fstype, mount.options, mount.point == SHM)
 
 
-def _memory(meminfo: str) -> Memory | None:
-    found = re.findall(r"^(\w+):\s+(\d{1,15})(?: kB)?$", meminfo, re.MULTILINE)
-    values = {name: int(number) for name, number in found}
+def _memory(values: Mapping[str, int]) -> Memory | None:
     if "MemTotal" not in values:
         return None
     gib = {name: round(number / 1024**2, 2) for name, number in values.items()}

@@ -10,6 +10,7 @@ from nodedoctor.declare.registry import Command, Options, fact, probe
 from nodedoctor.facts.fabric.fabric_nodes import CHANNELS, MANAGEMENT
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.numa import cpu_list
+from nodedoctor.facts.shapes import assignments, kib_to_gib
 from nodedoctor.knowledge.clouds import PLACES
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
@@ -141,7 +142,7 @@ class Machine:
             uptime_seconds=_seconds(files.text("/proc/uptime")),
             cpu_model=_cpu_line(cpuinfo, "model name"),
             cpus=len(cpu_list(online)) if online else None,
-            memory_gib=_memory_gib(files.text("/proc/meminfo") or ""),
+            memory_gib=kib_to_gib(files.meminfo().get("MemTotal")),
         )
 
     @property
@@ -156,8 +157,7 @@ class Machine:
 
 def os_release(text: str) -> dict[str, str]:
     """The assignments of /etc/os-release."""
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-    return {key.strip(): value.strip().strip("\"'") for key, _, value in pairs}
+    return {key: value.strip("\"'") for key, value in assignments(text, "=").items()}
 
 
 def _form(files: Files, cpuinfo: str) -> tuple[Form | None, str | None]:
@@ -207,8 +207,3 @@ def _arch(cpuinfo: str) -> str | None:
 def _seconds(uptime: str | None) -> float | None:
     found = re.match(r"(\d{1,12}(?:\.\d+)?)\s", uptime or "")
     return float(found.group(1)) if found else None
-
-
-def _memory_gib(meminfo: str) -> float | None:
-    found = re.search(r"^MemTotal:\s+(\d{1,15}) kB", meminfo, re.MULTILINE)
-    return round(int(found.group(1)) / 1024**2, 1) if found else None

@@ -8,6 +8,7 @@ from typing import Any
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files
+from nodedoctor.facts.shapes import kib_to_gib
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import as_dict, record
 
@@ -90,18 +91,12 @@ def cpu_text(cpus: tuple[int, ...]) -> str:
 
 def _node(files: Files, number: int) -> NumaNode:
     here = f"{NODES}/node{number}"
-    meminfo = files.text(f"{here}/meminfo") or ""
+    meminfo = files.meminfo(here)
     distances = (files.text(f"{here}/distance") or "").split()
     return NumaNode(
         node=number,
         cpus=cpu_list(files.text(f"{here}/cpulist") or ""),
-        memory_gib=_gib(meminfo, "MemTotal"),
-        free_gib=_gib(meminfo, "MemFree"),
+        memory_gib=kib_to_gib(meminfo.get("MemTotal")),
+        free_gib=kib_to_gib(meminfo.get("MemFree")),
         distances=tuple(int(word) for word in distances if re.fullmatch(r"\d{1,3}", word)),
     )
-
-
-def _gib(meminfo: str, key: str) -> float | None:
-    """A line like `Node 0 MemTotal:  527982856 kB` in GiB."""
-    found = re.search(rf"\b{key}:\s+(\d{{1,15}}) kB", meminfo)
-    return round(int(found.group(1)) / 1024**2, 1) if found else None

@@ -7,7 +7,7 @@ message without its time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from nodedoctor.facts.kernel.lines import When
 from nodedoctor.model import Evidence
@@ -63,14 +63,20 @@ CpuKind = Literal["uncorrected", "corrected", "recorded", "hot"]
 
 
 @record
-class LoggedXid:
+class LogEvent:
+    """Any event: the time of its line, and the message."""
+
+    when: When
+    text: str
+
+
+@record
+class LoggedXid(LogEvent):
     """An error the NVIDIA driver reported of a GPU; pid and name are of the host, None where it knew none.
 
     `mig` names the instance a MIG device has.
     """
 
-    when: When
-    text: str
     code: int
     device: str | None = None
     pid: int | None = None
@@ -79,11 +85,9 @@ class LoggedXid:
 
 
 @record
-class Sxid:
+class Sxid(LogEvent):
     """An error of an NVSwitch; `link` is the port it names."""
 
-    when: When
-    text: str
     code: int
     fatal: bool
     switch: str
@@ -92,15 +96,13 @@ class Sxid:
 
 
 @record
-class DriverEvent:
+class DriverEvent(LogEvent):
     """What the NVIDIA driver said of itself: it was loaded, a GPU was reset, why something did not start.
 
     `version` is the driver's, of a mismatch the two, of a GPU that is bound elsewhere who has it. `client` is
     the program that does not match, `gpu` the number that newer drivers put before a message.
     """
 
-    when: When
-    text: str
     kind: DriverKind
     device: str | None = None
     version: str | None = None
@@ -109,11 +111,9 @@ class DriverEvent:
 
 
 @record
-class PcieError:
+class PcieError(LogEvent):
     """An error of the PCI bus. `driver` is whose device it is, `vendor` its maker (10de) if said."""
 
-    when: When
-    text: str
     severity: Severity
     device: str | None = None
     driver: str | None = None
@@ -121,11 +121,9 @@ class PcieError:
 
 
 @record
-class OomKill:
+class OomKill(LogEvent):
     """A process the kernel ended for want of memory; `limited` by a control group, else by the node."""
 
-    when: When
-    text: str
     pid: int
     name: str
     rss_gib: float | None = None
@@ -134,15 +132,13 @@ class OomKill:
 
 
 @record
-class Stall:
+class Stall(LogEvent):
     """A task or processor that made no progress, a program that crashed in a library, a fault of the kernel.
 
     `no-block` is a request of the kernel's own for memory that it could not meet. `where` is the module or
     library its stack or address lies in, of a dead mount the server.
     """
 
-    when: When
-    text: str
     kind: StallKind
     pid: int | None = None
     name: str | None = None
@@ -151,79 +147,55 @@ class Stall:
 
 
 @record
-class NicEvent:
+class NicEvent(LogEvent):
     """What a network adapter's driver said: firmware, module (cable), power, temperature, its link."""
 
-    when: When
-    text: str
     kind: NicKind
     device: str | None = None
     netdev: str | None = None
 
 
 @record
-class StorageEvent:
+class StorageEvent(LogEvent):
     """What happened to a disk, array, file system or its server, by the name the kernel gives it."""
 
-    when: When
-    text: str
     kind: StorageKind
     device: str
     system: str = ""  # the file system of a server: lustre, ceph
 
 
 @record
-class CpuEvent:
+class CpuEvent(LogEvent):
     """An error of a processor, or its slowing down because of heat; `cpu` is its number if it was named."""
 
-    when: When
-    text: str
     kind: CpuKind
     cpu: int | None = None
 
 
 @record
-class FullTable:
+class FullTable(LogEvent):
     """A table of the network that was full: connections tracked, neighbours known, memory of TCP."""
 
-    when: When
-    text: str
     kind: FullKind
 
 
 @record
-class IommuFault:
+class IommuFault(LogEvent):
     """A device reached for memory the IOMMU does not let it have."""
 
-    when: When
-    text: str
     device: str | None = None
 
 
 @record
-class RamError:
+class RamError(LogEvent):
     """An error of the host's memory; `corrected` ones did no harm. `place` is the module's name if told.
 
     `count` is how many errors the line reports (linux, drivers/edac/edac_mc.c: error_count).
     """
 
-    when: When
-    text: str
     corrected: bool
     place: str | None = None
     count: int = 1
-
-
-class LogEvent(Protocol):
-    """Any event: when it was told, and how."""
-
-    @property
-    def when(self) -> When:
-        """The time and place of its line."""
-
-    @property
-    def text(self) -> str:
-        """The message."""
 
 
 def times(events: Sequence[LogEvent]) -> str:

@@ -52,11 +52,6 @@ class Interface:
         """True for lo."""
         return self.kind == LOOPBACK_TYPE or self.name == "lo"
 
-    @property
-    def infiniband(self) -> bool:
-        """True for IP over InfiniBand."""
-        return self.kind == INFINIBAND_TYPE
-
 
 @fact("net")
 @record

@@ -76,13 +76,6 @@ class IbPort:
         return self.state == "ACTIVE"
 
     @property
-    def down(self) -> bool:
-        """True when it is said to carry none and no subnet manager could change that."""
-        return self.state in ("DOWN", "NOP") or (
-            self.state is None and self.phys_state in ("Polling", "Disabled")
-        )
-
-    @property
     def infiniband(self) -> bool:
         """True for InfiniBand, False for Ethernet (RoCE) and where it is not said."""
         return self.link_layer == "InfiniBand"

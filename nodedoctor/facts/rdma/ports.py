@@ -60,14 +60,8 @@ class Ib:
         readings: list[tuple[str, tuple[IbPort, ...]]] = []
         if isinstance(rdma, Rdma) and rdma.ports:
             readings.append(("rdma", tuple(of_sysfs(hca, port) for hca, port in rdma.ports)))
-        if isinstance(ibstat, IbStat):
-            readings.append(("ibstat", ibstat.ports))
-        if isinstance(ibstatus, IbStatus):
-            readings.append(("ibstatus", ibstatus.ports))
-        if isinstance(devinfo, IbvDevinfo):
-            readings.append(("ibv-devinfo", devinfo.ports))
-        if isinstance(links, RdmaLink):
-            readings.append(("rdma-link", links.ports))
+        tools = {"ibstat": ibstat, "ibstatus": ibstatus, "ibv-devinfo": devinfo, "rdma-link": links}
+        readings += [(name, tool.ports) for name, tool in tools.items() if not isinstance(tool, Unseen)]
         silent = (
             tuple(hca.name for hca in rdma.hcas if hca.stopped_answering) if isinstance(rdma, Rdma) else ()
         )

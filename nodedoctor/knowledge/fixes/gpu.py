@@ -38,7 +38,7 @@ def ticket(gpu: Gpu | None) -> str:
     )
 
 
-def replace_gpu(gpu: Gpu, text: str, verify: str, docs: str = RMA_GUIDE) -> Fix:
+def replace_gpu(gpu: Gpu, text: str, verify: str) -> Fix:
     """Take the GPU out of service and have it replaced."""
     return Fix(
         f"{text} Drain the node and request a replacement of the GPU. {ticket(gpu)}",
@@ -46,11 +46,11 @@ def replace_gpu(gpu: Gpu, text: str, verify: str, docs: str = RMA_GUIDE) -> Fix:
         action="replace",
         disturbs="every job on this node while the card is replaced",
         verify=f"nodedoctor {verify}",
-        docs=docs,
+        docs=RMA_GUIDE,
     )
 
 
-def reset_gpu(gpu: Gpu, text: str, verify: str, docs: str = ERROR_GUIDE) -> Fix:
+def reset_gpu(gpu: Gpu, text: str, verify: str) -> Fix:
     """Reset the GPU once nothing uses it."""
     return Fix(
         f"{text} Stop the processes using this GPU, then reset it, or reboot the node. If it "
@@ -59,7 +59,7 @@ def reset_gpu(gpu: Gpu, text: str, verify: str, docs: str = ERROR_GUIDE) -> Fix:
         action="reset-gpu",
         disturbs=ONE_GPU,
         verify=f"nodedoctor {verify}",
-        docs=docs,
+        docs=ERROR_GUIDE,
     )
 
 
@@ -78,7 +78,7 @@ def look_at(
     return Fix(text, steps, action, disturbs, f"nodedoctor {verify}", docs)
 
 
-def recovery_fix(action: str, index: int | str, verify: str = "nodedoctor driver.recovery-action") -> Fix:
+def recovery_fix(action: str, index: int | str) -> Fix:
     """The fix for an action by its word (gpu-reset, node-reboot ...) on the GPU of that index.
 
     The words are those of a recovery action, whether NVML, nvidia-smi or an Xid 154 says it. Source:
@@ -88,6 +88,7 @@ def recovery_fix(action: str, index: int | str, verify: str = "nodedoctor driver
     Domain`, `Reset the GPU's PCIe bus` (nvidia-smi(1): `-r bus`), `Reboot the system`. Driver 610 calls the
     node reboot `OS Reboot` in Xid 154; a system reboot is taken for more than that, a power cycle.
     """
+    verify = "nodedoctor driver.recovery-action"
     asked = look("nvidia-smi -q -i {} | grep -A1 'GPU Recovery Action'", index)
     steps: tuple[Step, ...]
     if action == "gpu-reset":

@@ -6,7 +6,6 @@ Versions are strings, CUDA is (12, 8), a driver branch is 570.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.knowledge.versions.cuda import cuda_version
@@ -15,44 +14,19 @@ from nodedoctor.record import record, replace
 
 @record
 class Grammar:
-    """How one family of images writes its tags: a regex whose group names are fields of `ImagePromise`."""
+    """How one family of images writes its tags: a regex whose groups are named for what they promise."""
 
     kind: str
     example: str
     regex: str
     source: str
-    note: str = ""
-    unverified: bool = False
-
-
-@record
-class SkyrlImage:
-    """A SkyRL image: what its name says, its base, and from when until when the documentation named it."""
-
-    image: str
-    ray: str
-    python: str
-    cuda: tuple[int, int]
-    base: str
-    source: str
-    driver_branch: int | None = None
-    since: str = ""
-    until: str = ""
-    torch: str = ""
-    vllm: str = ""
-    flash_attn: str = ""
-    transformer_engine: str = ""
-    nccl: str = ""
-    note: str = ""
-    unverified: bool = False
 
 
 @record
 class NgcRelease:
     """One month of NVIDIA's framework images.
 
-    `driver_branch` runs it natively, `min_branch` by minor-version compatibility; `compat_driver` is the
-    driver whose libcuda lies in the image.
+    `driver_branch` runs it natively, `min_branch` by minor-version compatibility.
     """
 
     release: str
@@ -61,22 +35,6 @@ class NgcRelease:
     min_branch: int
     source: str
     torch: str = ""
-    nccl: str = ""
-    compat_driver: tuple[int, ...] = ()
-    note: str = ""
-    unverified: bool = False
-
-
-@record
-class Marker:
-    """Variables and files by which a kind of image or runtime is recognised from inside."""
-
-    kind: str
-    source: str
-    env: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    note: str = ""
-    unverified: bool = False
 
 
 @record
@@ -90,31 +48,16 @@ class ImagePromise:
     kind: str
     source: str
     release: str = ""
-    variant: str = ""
-    tag: str = ""
-    os: str = ""
     python: str = ""
     cuda: tuple[int, int] | None = None
     torch: str = ""
-    nccl: str = ""
-    cudnn: str = ""
     ray: str = ""
     vllm: str = ""
-    flash_attn: str = ""
-    driver_branch: int | None = None
-    min_branch: int | None = None
-    compat_driver: tuple[int, ...] = ()
-    note: str = ""
-    unverified: bool = False
 
 
 grammars = cached_rows("containers", "grammars", Grammar)
-skyrl_images = cached_rows("containers", "skyrl", SkyrlImage)
-"""SkyRL's images, newest first."""
 ngc_releases = cached_rows("containers", "ngc_pytorch", NgcRelease)
 """NVIDIA's monthly releases, oldest first."""
-markers = cached_rows("containers", "markers", Marker)
-"""How images and container runtimes are recognised."""
 
 
 def ngc_release(release: str) -> NgcRelease | None:
@@ -131,17 +74,23 @@ def promise(image: str) -> ImagePromise | None:
     for grammar in grammars():
         found = re.match(grammar.regex, name)
         if found:
-            said: dict[str, Any] = {key: value for key, value in found.groupdict().items() if value}
-            return _with_release(_read(image, grammar, said))
+            return _with_release(_read(image, grammar, found.groupdict(default="")))
     return None
 
 
-def _read(image: str, grammar: Grammar, said: dict[str, Any]) -> ImagePromise:
-    cuda = cuda_version(_cuda_text(said.pop("cuda", "") or said.get("variant", "")))
-    python = _python(said.pop("python", ""))
-    variant = said.pop("variant", "").lstrip("-")
-    base = ImagePromise(image, grammar.kind, grammar.source, note=grammar.note, unverified=grammar.unverified)
-    return replace(base, cuda=cuda, python=python, variant=variant, **said)
+def _read(image: str, grammar: Grammar, said: dict[str, str]) -> ImagePromise:
+    cuda = said.get("cuda") or said.get("variant", "")
+    return ImagePromise(
+        image,
+        grammar.kind,
+        grammar.source,
+        release=said.get("release", ""),
+        python=_python(said.get("python", "")),
+        cuda=cuda_version(_cuda_text(cuda)),
+        torch=said.get("torch", ""),
+        ray=said.get("ray", ""),
+        vllm=said.get("vllm", ""),
+    )
 
 
 def _with_release(told: ImagePromise) -> ImagePromise:
@@ -150,17 +99,8 @@ def _with_release(told: ImagePromise) -> ImagePromise:
     if month is None:
         return told
     torch = month.torch if told.kind == "ngc-pytorch" else ""
-    return replace(
-        told,
-        cuda=told.cuda or month.cuda,
-        torch=torch,
-        nccl=month.nccl,
-        driver_branch=month.driver_branch,
-        min_branch=month.min_branch,
-        compat_driver=month.compat_driver,
-        unverified=month.unverified,
-        source=f"{told.source}; {month.source}",
-    )
+    source = f"{told.source}; {month.source}"
+    return replace(told, cuda=told.cuda or month.cuda, torch=torch, source=source)
 
 
 def _cuda_text(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Which driver runs which CUDA: minimum drivers, branches and their end of life, architectures.
+"""Which driver runs which CUDA: minimum drivers, branches and their end of life.
 
 Drivers are tuples of ints, (570, 86, 10); CUDA versions are (12, 8). Linux only.
 """
@@ -23,11 +23,8 @@ forward-compatibility package on a data-centre GPU; not at all; or the table doe
 class ToolkitRelease:
     """A CUDA toolkit release and the driver it shipped with, a bare branch where no more is known."""
 
-    name: str
     version: tuple[int, int, int]
     driver: Driver
-    source: str
-    unverified: bool = False
 
 
 @record
@@ -43,8 +40,6 @@ class Branch:
     kind: str = ""
     ended: bool = False
     ends: str = ""
-    note: str = ""
-    unverified: bool = False
 
     def past(self, month: str) -> bool:
         """Whether the branch is beyond its end of life in a month written "2026-11"."""
@@ -58,66 +53,14 @@ class MinorCompat:
     cuda: Cuda
     whole_major: bool
     driver: Driver
-    source: str
-    note: str = ""
-    unverified: bool = False
-
-
-@record
-class Lifetime:
-    """How long a kind of branch is looked after."""
-
-    kind: str
-    months: int
-    source: str
-    note: str = ""
-    unverified: bool = False
-
-
-@record
-class Architecture:
-    """Which toolkits compile for a compute capability and which driver branch is its last."""
-
-    architecture: str
-    compute_capability: tuple[int, int]
-    source: str
-    first_cuda: Cuda | None = None
-    last_cuda_major: int | None = None
-    last_branch: int | None = None
-    note: str = ""
-    unverified: bool = False
 
 
 @record
 class ImageRequirement:
-    """What nvidia/cuda images ask of the driver: the native branch, or a listed older one with compat."""
+    """The branches older than its own on which nvidia/cuda images of a CUDA run, with the compat package."""
 
     cuda: Cuda
-    native_branch: int
     compat_branches: tuple[int, ...]
-    source: str
-    note: str = ""
-    unverified: bool = False
-
-
-@record
-class Observed:
-    """A driver and the CUDA version nvidia-smi printed for it on a real node."""
-
-    driver: Driver
-    shows: Cuda
-    source: str
-    unverified: bool = False
-
-
-@record
-class CudaRule:
-    """A sentence to show: `topic` is forward, minor, reading or kernel."""
-
-    topic: str
-    rule: str
-    source: str
-    unverified: bool = False
 
 
 @record
@@ -126,7 +69,6 @@ class MinDriver:
 
     native: Driver
     minor: Driver
-    source: str
 
 
 toolkits = cached_rows("cuda_driver", "toolkits", ToolkitRelease)
@@ -135,15 +77,8 @@ branches = cached_rows("cuda_driver", "branches", Branch)
 """All driver branches, newest first."""
 minor_compat = cached_rows("cuda_driver", "minor_compat", MinorCompat)
 """The oldest drivers, newest CUDA first."""
-lifetimes = cached_rows("cuda_driver", "lifetimes", Lifetime)
-"""How long each kind of branch lives."""
-architectures = cached_rows("cuda_driver", "architectures", Architecture)
-"""All compute capabilities, oldest first."""
 image_requirements = cached_rows("cuda_driver", "images", ImageRequirement)
 """What nvidia/cuda images require, newest first."""
-observed = cached_rows("cuda_driver", "observed", Observed)
-"""Pairs seen on real nodes; they check the other rows."""
-rules = cached_rows("cuda_driver", "rules", CudaRule)
 
 
 def driver_version(text: str) -> Driver | None:
@@ -186,8 +121,8 @@ def min_driver_for_cuda(cuda: Cuda) -> MinDriver | None:
     majors = [row for row in minor_compat() if row.whole_major and row.cuda[0] == cuda[0]]
     if releases and majors:
         native = min(releases, key=lambda row: row.version)
-        return MinDriver(native.driver, majors[0].driver, f"{native.source}; {majors[0].source}")
-    return MinDriver(exact[0].driver, exact[0].driver, exact[0].source) if exact else None
+        return MinDriver(native.driver, majors[0].driver)
+    return MinDriver(exact[0].driver, exact[0].driver) if exact else None
 
 
 def fit(driver: Driver, cuda: Cuda) -> Fit:
@@ -201,12 +136,6 @@ def fit(driver: Driver, cuda: Cuda) -> Fit:
     if driver >= needed.minor[: len(driver)]:  # of a driver known by its branch alone only that is compared
         return "minor"
     return "forward-only" if _forward_compat(driver, cuda) else "too-old"
-
-
-def architecture(compute_capability: tuple[int, int]) -> Architecture | None:
-    """The row of a compute capability; None when it is not known."""
-    known = architectures()
-    return next((row for row in known if row.compute_capability == compute_capability), None)
 
 
 def _forward_compat(driver: Driver, cuda: Cuda) -> bool:

@@ -26,7 +26,6 @@ class BadVersion:
     remedy: str
     source: str
     first: str = ""
-    note: str = ""
     unverified: bool = False
 
 
@@ -36,8 +35,6 @@ class NcclTrait:
 
     trait: str
     meaning: str
-    source: str
-    unverified: bool = False
 
 
 bad_versions = cached_rows("nccl_bad", "versions", BadVersion)

@@ -14,27 +14,23 @@ from nodedoctor.record import field, record
 
 @record
 class PackageRelease:
-    """One release of a package. `requires` maps a package to a specifier, `extras` to the extra asked for.
+    """One release of a package. `requires` maps a package to a specifier.
 
-    `torch` lists the torch releases that pin it (triton), `cuda_majors` what it can be built for.
+    `torch` lists the torch releases that pin it (triton).
     """
 
     package: str
     version: str
     source: str
     requires: Mapping[str, str] = field(default_factory=dict)
-    extras: Mapping[str, str] = field(default_factory=dict)
     python: str = ""
     torch: tuple[str, ...] = ()
-    cuda_majors: tuple[int, ...] = ()
     yanked: bool = False
-    note: str = ""
-    unverified: bool = False
 
 
 @record
 class RayRange:
-    """Ray releases `first` to `last` and what they require; `cgraph_cupy` is what ray[cgraph] pulls in."""
+    """Ray releases `first` to `last` and what they require."""
 
     first: str
     last: str
@@ -42,22 +38,6 @@ class RayRange:
     click: str
     source: str
     python: str = ""
-    cgraph_cupy: str = ""
-    unverified: bool = False
-
-
-@record
-class Cupy:
-    """A CuPy distribution and the CUDA major it is for."""
-
-    package: str
-    cuda_major: int
-    last: str
-    source: str
-    first: str = ""
-    cuda_first: tuple[int, int] | None = None
-    note: str = ""
-    unverified: bool = False
 
 
 @record
@@ -67,8 +47,6 @@ class BuildTag:
     package: str
     example: str
     regex: str
-    source: str
-    unverified: bool = False
 
 
 @record
@@ -81,21 +59,10 @@ class Build:
     cxx11_abi: bool | None = None
 
 
-@record
-class PackageNote:
-    """A sentence to show about a package."""
-
-    topic: str
-    fact: str
-    source: str
-    unverified: bool = False
-
-
 releases = cached_rows("stack_pins", "packages", PackageRelease)
 """All releases of all packages, newest first within a package."""
 ray_ranges = cached_rows("stack_pins", "ray", RayRange)
 """All ranges of Ray releases, oldest first."""
-cupy_packages = cached_rows("stack_pins", "cupy", Cupy)
 build_tags = cached_rows("stack_pins", "build_tags", BuildTag)
 """All grammars of local versions."""
 

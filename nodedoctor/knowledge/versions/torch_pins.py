@@ -25,12 +25,10 @@ class TorchWheel:
     torch: str
     machine: str
     python: str
-    cpython_tags: tuple[str, ...]
     source: str
     cuda: tuple[int, int] | None = None
     archs: tuple[tuple[int, int], ...] = ()
     pins: Mapping[str, str] = field(default_factory=dict)
-    unverified: bool = False
 
     def distribution(self, library: str) -> str | None:
         """The distribution that brings a library, `nvidia-nccl-cu12` for `nccl`; None when not required."""
@@ -50,9 +48,6 @@ class TorchVariant:
     torch: str
     tag: str
     cuda: tuple[int, int]
-    source: str
-    cudnn: str = ""
-    unverified: bool = False
 
 
 @record
@@ -63,14 +58,9 @@ class TorchRelease:
     """
 
     torch: str
-    source: str
     torchvision: str = ""
     torchaudio: str = ""
     cxx11_abi: bool | None = None
-    bundled_nccl: str = ""
-    yanked: bool = False
-    note: str = ""
-    unverified: bool = False
 
     def wheel(self, machine: str = "x86_64") -> TorchWheel | None:
         """The wheel PyPI serves for a machine (`x86_64`, `aarch64`)."""

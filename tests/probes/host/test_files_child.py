@@ -249,7 +249,7 @@ def test_files_reads_the_document(tree: Path):
     assert files.error("/no") == "ENOENT"
     assert files.children("/sys/bus") == ("one", "two")
     assert files.under("/sys/bus") == {"one/vendor": "0x10de", "two/vendor": "0x15b3"}
-    assert (files.text("/never"), files.raw("/never"), files.names("/never")) == (None, None, None)
+    assert (files.text("/never"), files.names("/never")) == (None, None)
 
 
 def test_an_observation_without_an_answer_is_unseen():
@@ -273,7 +273,7 @@ def test_any_text_is_files_or_unseen(text: str):
     if isinstance(files, Files):
         assert all(isinstance(value, str) for value in [*files.files.values(), *files.errors.values()])
         for path in [*files.files, *files.hex, "/"]:
-            files.text(path), files.number(path), files.raw(path), files.under(path), files.children(path)
+            files.text(path), files.number(path), files.under(path), files.children(path)
 
 
 @given(st.text())
