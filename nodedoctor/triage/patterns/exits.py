@@ -353,6 +353,9 @@ ProcessExit  of_job
 ProcessExit  of_job
     ^Exited (?:by signal|with signal termination:) (?P<signal>\d{1,2})\b
     |^\s*\(0\) Abnormal termination \(signal (?P<signal2>\d{1,2})\)
+# Determined AI's master, which tells it in the words of its agent
+ProcessExit  of_job
+    \bcontainer failed with non-zero exit code: (?P<code>[1-9]\d{0,2})\b
 # Kaldi's and ESPnet's wrappers of schedulers (utils/parallel/queue.pl, run.pl), and the logs of their jobs
 ProcessExit
     \b(?:queue|slurm|pbs|run|ssh)\.pl: job failed with status (?P<code>[1-9]\d{0,2}), log is in[ ]
