@@ -101,12 +101,14 @@ def _launcher_signalled(match: re.Match[str]) -> LauncherSignalled | CancelledBy
 
 
 def _ide_exit(match: re.Match[str]) -> ProcessExit | CancelledByUser:
-    """What PyCharm prints of a run; its own stop button ends it with -1 on Windows, a code of nobody."""
+    """What PyCharm prints of a run; its own stop button ends it with -1 on Windows."""
     code = bounded_integer(match["code"])
     if code == -1:
         return ProcessExit(1, has_code=False)
-    ended = ProcessExit.from_groups(code)
-    return CancelledByUser("interrupted from the keyboard") if ended.signal == SIGNALS["SIGINT"] else ended
+    process_exit = ProcessExit.from_groups(code)
+    if process_exit.signal == SIGNALS["SIGINT"]:
+        return CancelledByUser("interrupted from the keyboard")
+    return process_exit
 
 
 def _hydra_exit(match: re.Match[str]) -> ProcessExit:

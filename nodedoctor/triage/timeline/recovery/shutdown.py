@@ -81,7 +81,7 @@ def _is_last_result(text: str) -> bool:
 def _is_ray_teardown(event: Event[Any]) -> bool:
     """True for a worker that went without a reason, a SIGTERM, and trouble of Ray's own processes.
 
-    A worker that is told to go ends without Python's own order, so that it may crash.
+    Ray ends a worker without Python's own shutdown, so that it may crash.
     """
     what = event.what
     if isinstance(what, ProcessExit):

@@ -81,8 +81,8 @@ def drop_threads_behind_success(events: list[Event[Any]]) -> list[Event[Any]]:
     behind = events[end:] if events and _reports_success(events[end]) else []
     if any(isinstance(event.what, TrainingStep) and event.what.rises for event in behind):
         return events
-    ended = {e.place for e in behind if isinstance(e.what, ExceptionRaised) and e.what.in_thread}
-    return [event for event in events if event.place not in ended or event.kind in QUIET]
+    thread_errors = {e.place for e in behind if isinstance(e.what, ExceptionRaised) and e.what.in_thread}
+    return [event for event in events if event.place not in thread_errors or event.kind in QUIET]
 
 
 def is_own_error(what: object) -> bool:
