@@ -189,7 +189,6 @@ ProcessExit
     |Bus error|Aborted)|Exited with exit code (?P<code>\d+))
 # DeepSpeed's launcher
 ProcessExit
-    (?:['"]--local_rank=(?P<local>\d{1,4})['"].{0,4000})?
     exits with return code = (?P<code>-?0*[1-9]\d*)
 # containers; pip tells so of a command that it tried, behind a line of its box
 ProcessExit
