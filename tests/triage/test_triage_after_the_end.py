@@ -35,6 +35,68 @@ def test_another_failure_behind_the_results_is_one(tmp_path: Path, by: str) -> N
     assert verdict.cause == "peer_cuda_oom"
 
 
+TRAINED = "Training completed after 3 iterations at 2026-01-07 11:20:09. Total running time: 8min 51s\n"
+CRASHED = "(TorchTrainer pid=3110, ip=10.0.0.4) *** {} received at time=1754040011 on cpu 12 ***\n"
+
+
+@pytest.mark.parametrize("signal", ["SIGSEGV", "SIGABRT", "SIGBUS", "SIGTERM"])
+def test_a_worker_that_ray_train_ends_may_crash(tmp_path: Path, signal: str) -> None:
+    told = CRASHED.format(signal)
+    verdict = judged(tmp_path, steps(1, 30) + TRAINED + told).verdict
+    assert (verdict.outcome == "clean") is (signal != "SIGABRT")
+    assert judged(tmp_path, steps(1, 30) + told).verdict.outcome != "clean"
+    driver = told.partition(") ")[2]  # of no worker of Ray's
+    outcome = judged(tmp_path, steps(1, 30) + TRAINED + driver).verdict.outcome
+    assert (outcome == "failure") is (signal != "SIGTERM")
+
+
+THREAD = (
+    "Exception in thread Thread-{n} (_beat):\nTraceback (most recent call last):\n"
+    '  File "/usr/lib/python3.12/threading.py", line 1073, in _bootstrap_inner\n    self.run()\n'
+    '  File "/job/beat.py", line 40, in _beat\n    post(url)\n{error}\n'
+)
+THREAD_ERRORS = (
+    "requests.exceptions.ConnectTimeout: HTTPSConnectionPool(host='beat.example.com', port=443): timed out",
+    "ValueError: no such run",
+    "OSError: [Errno 28] No space left on device",
+)
+SUCCESS = (
+    "{'train_runtime': 1805.9, 'train_samples_per_second': 2.66, 'train_loss': 1.71, 'epoch': 1.0}\n",
+    "`Trainer.fit` stopped: `max_epochs=3` reached.\n",
+)
+
+
+@pytest.mark.parametrize("success", SUCCESS)
+@pytest.mark.parametrize("error", THREAD_ERRORS)
+def test_a_thread_that_fails_behind_the_success_ends_nothing(
+    tmp_path: Path, error: str, success: str
+) -> None:
+    thread = THREAD.format(n=7, error=error)
+    verdict = judged(tmp_path, steps(1, 30) + success + thread).verdict
+    assert (verdict.outcome, verdict.cause) == ("clean", "none")
+    main = thread.partition("\n")[2]  # the program's own, which ends it
+    assert judged(tmp_path, steps(1, 30) + success + main).verdict.outcome == "failure"
+    again = steps(1, 30) + success + steps(1, 30) + thread  # of a second training
+    assert judged(tmp_path, again).verdict.outcome == "failure"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError: can't create new thread at interpreter shutdown",
+        "RuntimeError: cannot schedule new futures after interpreter shutdown",
+        "ImportError: sys.meta_path is None, Python is likely shutting down",
+    ],
+)
+def test_what_finds_the_interpreter_gone_is_no_cause(tmp_path: Path, error: str) -> None:
+    verdict = judged(tmp_path, steps(1, 30) + THREAD.format(n=4, error=error)).verdict
+    assert verdict.cause in ("none", "undetermined")
+    first = raised(1, "KeyError: 'tokens'")
+    assert judged(tmp_path, steps(1, 30) + first + THREAD.format(n=4, error=error)).verdict.cause == (
+        "user_code_exception"
+    )
+
+
 @pytest.mark.parametrize(
     "last", ["3 passed in 81.20s", "3 passed, 1 skipped, 2 warnings in 81.20s (0:01:21)"]
 )

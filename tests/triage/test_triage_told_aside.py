@@ -99,3 +99,24 @@ def test_a_task_that_srun_may_not_start_as_asked_is_no_lost_node(why: str, tmp_p
     assert (verdict.cause, verdict.owner) == ("user_code_exception", "CONFIG")
     lost = judged(tmp_path, text.replace(why, "Communication connection failure")).verdict
     assert (lost.cause, lost.owner) == ("peer_died", "NODE")
+
+
+SAGEMAKER = (
+    "Error for Training job tune-7: Failed. Reason: AlgorithmError: ExecuteUserScriptError:{0}ExitCode 1{0}"
+    'ErrorMessage "{1}"{0}Command "/opt/py/bin/python tune.py --epochs 3", exit code: 1\n'
+)
+AGGREGATED = {
+    "ModuleNotFoundError: No module named 'packer'": "user_code_exception",
+    ":RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0)": "peer_cuda_oom",
+    "torch.cuda.OutOfMemoryError: CUDA out of memory.": "peer_cuda_oom",
+    "OSError: [Errno 28] No space left on device": "shm_or_limits",
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered": "gpu_hardware_xid",
+}
+
+
+@pytest.mark.parametrize("between", ["\n", " "], ids=["lines", "one line"])
+@pytest.mark.parametrize("error", AGGREGATED)
+def test_sagemaker_quotes_the_last_words_of_the_program(error: str, between: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, SAGEMAKER.format(between, error)).verdict
+    assert (verdict.outcome, verdict.cause) == ("failure", AGGREGATED[error])
+    assert "Command" not in verdict.headline

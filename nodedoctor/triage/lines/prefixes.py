@@ -44,6 +44,7 @@ _SPLIT = re.compile(
     r"|\[(?:INFO|WARNING|ERROR):[\w.-]{1,60}\] (?=Traceback \(most recent call last\):$)"
     r"|(?<=[\s:|>)])Traceback \(most recent call last\):$"
     r"|\[[EWF](?:\d{3,4} [\d:.]{8,20})? ProcessGroup\w+\.cpp:\d+\]"
+    r'|(?<=ExitCode \d )ErrorMessage (?=")|(?<=\S)" Command "(?=/)'
     r"|(?<=[\]%])Traceback \(most recent call last\):"
     r"|(?<=(?:it/s|s/it)\])(?= {0,8}(?:\d{1,3}%\||[A-Za-z(\[]))"
     r"|(?<=[\d%\])])(?:Killed|(?:Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)$"
@@ -293,6 +294,7 @@ _READERS: tuple[Reader, ...] = (
     loggers.NCCL,
     launchers.POD,
     launchers.PDSH,
+    launchers.SAGEMAKER,
     loggers.NAMED_LEVEL,
     loggers.LEVEL,
     loggers.COMMAND,

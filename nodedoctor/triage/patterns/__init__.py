@@ -341,7 +341,8 @@ def _words_begin(sign: LogPattern, match: re.Match[str]) -> int:
 
 def _only_level_warns(what: object, line: Line, match: re.Match[str]) -> bool:
     """True for an error whose level alone makes it a warning."""
-    own = kind_of(what) in ERRORS_LOGGED_AS_WARNING or (isinstance(what, Symptom) and what.as_warning)
+    of_row = isinstance(what, (Symptom, cuda.GpuFull)) and bool(what.as_warning)
+    own = kind_of(what) in ERRORS_LOGGED_AS_WARNING or of_row
     return own and not is_warning(line.text, match.end())
 
 

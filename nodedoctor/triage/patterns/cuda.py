@@ -25,6 +25,8 @@ class GpuFull:
     holders: int = 0
     free: float | None = None
     fragmented: bool = False
+    as_warning: str = ""
+    """The words with which its program tells at the level of a warning that an operation failed of it."""
 
     @property
     def crowded(self) -> bool:
@@ -98,8 +100,9 @@ _gpu_full
 # torch, c10/cuda/CUDACachingAllocator.cpp
 OF_GPU
     ^GPU (?P<gpu>\d{1,3}) has a total capacity of[ ]
-# TensorFlow
+# TensorFlow, whose operations fail at the level of a warning (core/framework/op_requires.h)
 GpuFull
+    (?P<as_warning>OP_REQUIRES failed at \S{1,200} : .{0,40})?
     OOM when allocating tensor(?:.{0,400}?/device:GPU:(?P<gpu>\d{1,3})\b)?
 [gpu_hardware_xid]
 # names and texts of CUDA's errors (cuda.h, driver_types.h) and of HIP's
@@ -171,6 +174,11 @@ wrong-build  personal  quoted
     |lib(?:nccl(?!-)|cud(?!a\.so)|cublas|cufft|cusparse|cupti|nv|torch
     |c10)\S*: cannot open shared object file|version `(?:GLIBC|GLIBCXX|CXXABI|NCCL|libcu)\S*' not found
     |orch not compiled with CUDA enabled|cuDNN version incompatibility|NCCL version mismatch
+# torch/distributed/distributed_c10d.py, torch/csrc/distributed/c10d/TCPStore.cpp
+torch-without-part  quoted  personal
+  this build of torch has no part that the program asks for
+    Distributed package doesn't have \w{2,8} built in
+    |use_libuv was requested but PyTorch was buil[dt] without libuv support
 [user_code_exception]
 cuda-after-fork  personal
   CUDA was used in a process forked after CUDA had started

@@ -25,6 +25,8 @@ PYTEST = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)\d{1,6} passed\b.{0,120} i
 """The last line of pytest, where all tests passed: what they raised on purpose is above."""
 VERL = re.compile(r"^\W{0,3}Final validation metrics: ")
 """What verl prints of its last step, behind the last checkpoint (verl/trainer/ppo/ray_trainer.py)."""
+RAY_TRAIN = re.compile(r"^\W{0,3}Training completed after \d{1,9} iterations at \d")
+"""The same of Ray Train, whose driver then ends its workers (python/ray/tune/experimental/output.py)."""
 _TESTED = re.compile(
     r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
     r"|^\W*(?:[Pp]ipeline|[Ww]orkflow|[Bb]enchmark) [Cc]ompleted?\W*$"

@@ -17,6 +17,13 @@ FAULT_SIGNALS = (4, 7, 8, 11)
 KILLS = (*FAULT_SIGNALS, 9)
 """Signals that end a process without a word of its own, and of no orderly stop; SIGABRT and SIGTERM are how
 victims end."""
+_ENDS_BY_WINDOWS = {
+    0xC0000005: 11, 0xC0000006: 7, 0xC000001D: 4, 0xC0000094: 8, 0xC00000FD: 11, 0xC000013A: 2,
+    0xC0000374: 6, 0xC0000409: 6,
+}  # fmt: skip
+"""Codes with which Windows ends a process, and the signals of the same faults ([MS-ERREF], NTSTATUS Values).
+
+Some programs print them with a sign, others without."""
 OF_A_SCRIPT = re.compile(r"^\S*: line \d+: +\d+ \w")
 """A shell's line about a killed command of its script, which then runs the next one."""
 
@@ -47,7 +54,8 @@ class ProcessExit:
     def from_groups(cls, code: int | None = None, signal: int | None = None, **values: Any) -> ProcessExit:
         """The exit of a row: with a code, by a signal, or without either."""
         if code is not None:
-            return cls(code, **values)
+            by_windows = _ENDS_BY_WINDOWS.get(code & 0xFFFFFFFF)
+            return cls(code if by_windows is None else -by_windows, **values)
         return cls(-signal, **values) if signal is not None else cls(1, has_code=False, **values)
 
     @property
@@ -90,6 +98,17 @@ def _launcher_signalled(match: re.Match[str]) -> LauncherSignalled | CancelledBy
     if signal == SIGNALS["SIGINT"]:
         return CancelledByUser("interrupted from the keyboard")
     return LauncherSignalled(signal)
+
+
+def _ide_exit(match: re.Match[str]) -> ProcessExit | CancelledByUser:
+    """What PyCharm prints of a run; its own stop button ends it with -1 on Windows."""
+    code = bounded_integer(match["code"])
+    if code == -1:
+        return ProcessExit(1, has_code=False)
+    process_exit = ProcessExit.from_groups(code)
+    if process_exit.signal == SIGNALS["SIGINT"]:
+        return CancelledByUser("interrupted from the keyboard")
+    return process_exit
 
 
 def _hydra_exit(match: re.Match[str]) -> ProcessExit:
@@ -205,6 +224,12 @@ ProcessExit
     |Fatal Python error: (?P<signal2>Segmentation fault|Bus error|Aborted|Floating point exception
     |Illegal instruction)|died with <Signals\.(?P<signal3>SIG(?:KILL|SEGV|BUS))
     |Signal (?P<signal4>11|7) \(SIG)
+# subprocess, of a command that Windows ended
+ProcessExit
+    returned non-zero exit status (?P<code>322122\d{4})\b
+# PyCharm and its kin (com.intellij.execution.process); containers' rows read its codes of signals
+_ide_exit
+    ^Process finished with exit code (?P<code>(?!13[479]\b|143\b)-?[1-9]\d{0,9})\b
 # gdb, of a process that runs under it and of a core dump
 ProcessExit
     ^(?:Program|Thread \d{1,6} "[^"]{0,40}") (?:received|terminated with) signal[ ]
@@ -239,7 +264,8 @@ ProcessExit
 # other launchers
 ProcessExit
     (?<!\.service: Main )[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}
-    (?:exit|return|status|with) ?(?:code|status)? ?[:=]? ?(?P<code>-?[1-9]\d{0,4})\b(?!.*\bsignal\b)
+    (?:exit|return|status|with) ?(?:code|status)? ?[:=]? ?(?P<code>-?[1-9]\d{0,4}|-10737\d{5}|322122\d{4})\b
+    (?!.*\bsignal\b)
     (?:.{0,12}\bpid ?[:=] ?(?P<pid>\d+))?
 """
 
@@ -328,6 +354,9 @@ ProcessExit  of_job
 ProcessExit  of_job
     ^Exited (?:by signal|with signal termination:) (?P<signal>\d{1,2})\b
     |^\s*\(0\) Abnormal termination \(signal (?P<signal2>\d{1,2})\)
+# Determined AI's master, which tells it in the words of its agent
+ProcessExit  of_job
+    \bcontainer failed with non-zero exit code: (?P<code>[1-9]\d{0,2})\b
 # Kaldi's and ESPnet's wrappers of schedulers (utils/parallel/queue.pl, run.pl), and the logs of their jobs
 ProcessExit
     \b(?:queue|slurm|pbs|run|ssh)\.pl: job failed with status (?P<code>[1-9]\d{0,2}), log is in[ ]
@@ -366,5 +395,5 @@ PeersTerminated  by_kill
 SIGNS = read_rows(
     _LAUNCHERS + _MPI + _HELPERS + _SCHEDULERS + _FRAMEWORKS,
     ProcessExit, PeersTerminated, LauncherSignalled, LeftFirst,
-    _launcher_signalled, _hydra_exit, _mpich_abort,
+    _launcher_signalled, _ide_exit, _hydra_exit, _mpich_abort,
 )  # fmt: skip

@@ -138,6 +138,9 @@ MemoryUser
 HostOom  said_by=the program
     std::bad_alloc|DefaultCPUAllocator: (?:can't allocate memory|not enough memory)
     |(?:^|\s)(?:numpy\S*ArrayMemoryError|MemoryError)\b
+# Windows' error 1455, ERROR_COMMITMENT_LIMIT (winerror.h)
+HostOom  said_by=Windows
+    \[WinError 1455\]|GetLastError\(\) = 1455\b|paging file is too small for this operation
 # LSF ("LSF job termination reasons"), OpenPBS and Torque (src/resmom/mom_main.c), HTCondor
 HostOom  said_by=LSF
     ^TERM_(?:MEMLIMIT|SWAP):[ ]

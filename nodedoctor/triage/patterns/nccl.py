@@ -193,6 +193,10 @@ acs-hint
 p2p-broken  of_node
   the GPUs cannot reach each other's memory
     peer access is not supported between these two devices|simpleP2P.*[Vv]erification (?:error|failed)
+# nccl-tests (src/common.cu)
+wrong-values
+  a test of NCCL read wrong values: what one GPU sends is not what another one gets
+    ^#? ?Out of bounds values : [1-9]\d* FAILED
 [collective_mismatch]
 declared-mismatch
   a comparison shows that the ranks do different things

@@ -38,6 +38,7 @@ _ECHO_WORDS = re.compile(
     r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
     r"|ACL stream synchronize failed"
     r"|subprocesses has abruptly died"
+    r"|interpreter shutdown|Python is likely shutting down"  # Lib/threading.py, concurrent/futures, importlib
     r"|^cancell?ed$|^Executor failed\.?$|[Ww]orkers? (?:died|failed|exited)|killed by signal|Broken pipe"
 )
 _MISTAKES = frozenset((

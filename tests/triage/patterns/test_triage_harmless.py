@@ -19,6 +19,7 @@ from tiers import some
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.model import Place
 from nodedoctor.triage.patterns import ERRORS_LOGGED_AS_WARNING, SUSPICIONS, read_events
+from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.log_pattern import Symptom
 
 HERE = Path(__file__).parent
@@ -68,7 +69,7 @@ def told() -> Iterator[str]:
 
 
 def _as_warning(what: object) -> bool:
-    return isinstance(what, Symptom) and what.as_warning
+    return isinstance(what, (Symptom, GpuFull)) and bool(what.as_warning)
 
 
 @pytest.mark.parametrize("harmless", some(HARMLESS, 3), ids=[text[:50] for text in HARMLESS])

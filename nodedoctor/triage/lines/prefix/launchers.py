@@ -53,6 +53,10 @@ what ssh's client says it shows that a launcher started that."""
 _SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{2,4}\d{1,4}){1,4})\] ?")
 
 
+_SAGEMAKER = re.compile(r'ErrorMessage ":?(?=(?:\w{1,40}\.){0,4}[A-Z]\w{0,60}(?:Error|Exception)\b)')
+"""SageMaker's toolkit, in front of the last words of the program that it ran (its errors.py)."""
+
+
 def _read_rank(match: re.Match[str], prefix: PrefixInfo) -> None:
     if prefix.common_rank and not prefix.labels and prefix.who.rank is None:
         prefix.add_rank(int(match[1]))
@@ -123,6 +127,10 @@ def _read_pdsh(match: re.Match[str], prefix: PrefixInfo) -> None:
     prefix.add(host=match["slurm"] or match["pdsh"])
 
 
+def _read_nothing(match: re.Match[str], prefix: PrefixInfo) -> None:
+    """Of a prefix that says nothing of who printed the line."""
+
+
 def _read_sglang(match: re.Match[str], prefix: PrefixInfo) -> None:
     read_date(match, prefix)
     # beside a rank of data or pipeline it is no global one, but where that of experts is the same
@@ -143,3 +151,4 @@ RAYLET: Reader = (_RAYLET, _read_raylet, "(")
 RAY_LOG: Reader = (_RAY_LOG, _read_ray_log, "[")
 POD: Reader = (_POD, _read_pod, "[_.-" + UPPER + LOWER + DIGITS)
 PDSH: Reader = (_PDSH, _read_pdsh, LOWER)
+SAGEMAKER: Reader = (_SAGEMAKER, _read_nothing, "E")

@@ -83,6 +83,12 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
     ),
     SideRule(
         "survived",
+        "only a thread ended of it, and the run had reported its success",
+        survived.drop_threads_behind_success,
+        (Mark.JOB_FINISHED,),
+    ),
+    SideRule(
+        "survived",
         "the job counted on behind it",
         survived.drop_before_more_steps,
         (TrainingStep,),

@@ -7,9 +7,9 @@ from itertools import dropwhile, takewhile
 from typing import Any
 
 from nodedoctor.triage.marks import Mark, kind_of
-from nodedoctor.triage.model import Event, Place
-from nodedoctor.triage.patterns.ends import VERL, is_end_of_training
-from nodedoctor.triage.patterns.exits import KILLS, SIGTERM, LauncherSignalled, ProcessExit
+from nodedoctor.triage.model import DEFAULT_WORLD, Event, Place
+from nodedoctor.triage.patterns.ends import RAY_TRAIN, VERL, is_end_of_training
+from nodedoctor.triage.patterns.exits import FAULT_SIGNALS, KILLS, SIGTERM, LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import Communicator
@@ -62,9 +62,10 @@ def drop_orphaned_agent_errors(events: list[Event[Any]]) -> list[Event[Any]]:
 def drop_ray_teardown(events: list[Event[Any]]) -> list[Event[Any]]:
     """The events without what Ray says while it takes down the processes of a run that was done.
 
-    Only where verl had printed its last results, and nothing else failed or began behind them.
+    Only where verl or Ray Train had printed its last results, and nothing else failed or began behind them.
     """
-    end = next((i for i, e in enumerate(events) if e.what is Mark.JOB_FINISHED and VERL.search(e.text)), None)
+    results = (i for i, e in enumerate(events) if e.what is Mark.JOB_FINISHED and _is_last_result(e.text))
+    end = next(results, None)
     behind = events[end:] if end is not None else []
     trouble = [event for event in behind if _is_trouble(event)]
     if not trouble or not all(map(_is_ray_teardown, trouble)) or any(e.kind in _RUN_STARTS for e in behind):
@@ -73,9 +74,18 @@ def drop_ray_teardown(events: list[Event[Any]]) -> list[Event[Any]]:
     return [event for event in events if event.place not in places or event.kind in QUIET]
 
 
+def _is_last_result(text: str) -> bool:
+    return VERL.search(text) is not None or RAY_TRAIN.search(text) is not None
+
+
 def _is_ray_teardown(event: Event[Any]) -> bool:
-    """True for a worker that went without a reason, a SIGTERM, and trouble of Ray's own processes."""
+    """True for a worker that went without a reason, a SIGTERM, and trouble of Ray's own processes.
+
+    Ray ends a worker without Python's own shutdown, so that it may crash.
+    """
     what = event.what
+    if isinstance(what, ProcessExit):
+        return what.signal in FAULT_SIGNALS and event.who.world != DEFAULT_WORLD
     if isinstance(what, LauncherSignalled):
         return what.what == "process" and what.signal == SIGTERM
     worker_lost = what is Mark.ACTOR_DIED and "not registered" not in event.text  # that one never began

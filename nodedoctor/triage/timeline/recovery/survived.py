@@ -86,6 +86,19 @@ def _places_before(
     return {event.place for event in before if is_error(event)}
 
 
+def drop_threads_behind_success(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without what ended threads behind a run's report of success: no process ends with its thread.
+
+    Only where nothing counts on behind the report: it may be that of the first of several trainings.
+    """
+    end = _last_index(events, _reports_success)
+    behind = events[end:] if events and _reports_success(events[end]) else []
+    if any(isinstance(event.what, TrainingStep) and event.what.rises for event in behind):
+        return events
+    thread_errors = {e.place for e in behind if isinstance(e.what, ExceptionRaised) and e.what.in_thread}
+    return [event for event in events if event.place not in thread_errors or event.kind in QUIET]
+
+
 def is_own_error(what: object) -> bool:
     """True for an error of the process that prints it, which may go on after it."""
     return isinstance(what, (ExceptionRaised, GpuFull)) or (isinstance(what, Symptom) and what.personal)

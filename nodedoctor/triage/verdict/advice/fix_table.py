@@ -181,6 +181,10 @@ dev-shm loader-bus-error cannot-map
   Give the container shared memory: docker run with --shm-size=16g or --ipc=host, in Kubernetes an emptyDir of
   medium Memory on /dev/shm.
     df -h /dev/shm
+torch-without-part  config
+  Install a torch that has it, or do without: the gloo backend in init_process_group where NCCL is missing,
+  USE_LIBUV=0 where libuv is. On Windows torch never has NCCL: run under WSL or Linux for it.
+    python -c 'import torch.distributed as d; print(d.is_nccl_available(), d.is_gloo_available())'
 nccl-versions-differ
   Install one NCCL on all nodes.
     nodedoctor stack

@@ -47,7 +47,7 @@ _FAMILIES = r"""
 not-a-number
   a number was not finite any more
     \bNaN\b|\b[Ll]oss (?:is|=|became) (?:nan|inf)|loss scale already at minimum|[Mm]inimum loss scale
-    |^FloatingPointError
+    |^FloatingPointError(?!.*\binconsistent between workers\b)
 launcher-variable  owner=CONFIG
   a variable that the launcher sets is not set
     KeyError: '(?:SLURM_\w+|(?:LOCAL_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_\w+)'
