@@ -7,7 +7,7 @@ import os
 from nodedoctor.cli.console import write_stderr
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.json_shapes import Json, text, texts
-from nodedoctor.triage.verdict.decision.options import code_of, write_exclude
+from nodedoctor.triage.verdict.decision.cli_options import code_of, write_exclude
 
 ON_PURPOSE = ("none/cancelled", "none/requeued")
 """Kinds of which nothing is to be done although the command failed; else its log was cut off."""

@@ -18,9 +18,9 @@ from nodedoctor.errors import NodeDoctorError
 from nodedoctor.pairs import text
 from nodedoctor.pairs.agent_pool import AgentPool, Asked, Transport
 from nodedoctor.pairs.crew import can_rdma, gathered, with_equal_rails
+from nodedoctor.pairs.culprits import fit
 from nodedoctor.pairs.document import document, plan_of
 from nodedoctor.pairs.drive import PlanOutcome, PlanRunner
-from nodedoctor.pairs.fit import fit
 from nodedoctor.pairs.model import What
 from nodedoctor.pairs.schedule import Plan, plan
 from nodedoctor.report.document import severity

@@ -12,7 +12,7 @@ from typing import Any
 from nodedoctor.json_shapes import number, part, text, whole_number
 from nodedoctor.pairs.agent_pool import AgentPool
 from nodedoctor.pairs.crew import CrewMember
-from nodedoctor.pairs.fit import fit
+from nodedoctor.pairs.culprits import fit
 from nodedoctor.pairs.join import join_ends, join_rails
 from nodedoctor.pairs.methods import METHODS
 from nodedoctor.pairs.model import Fit, Measurement, Pair, Round

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Generator, Iterable, Mapping, Sequence
 
-from nodedoctor.pairs.fit import fit
+from nodedoctor.pairs.culprits import fit
 from nodedoctor.pairs.methods import METHODS
 from nodedoctor.pairs.model import Fit, Measurement, Mode, Pair, Round, What, pair
 from nodedoctor.record import record

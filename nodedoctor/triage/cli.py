@@ -14,8 +14,7 @@ from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import text, texts
 from nodedoctor.report.inert import inert
 from nodedoctor.triage.read import search
-from nodedoctor.triage.verdict.decision.decide import with_decision
-from nodedoctor.triage.verdict.decision.options import (
+from nodedoctor.triage.verdict.decision.cli_options import (
     add_decision,
     code_of,
     decision_problem,
@@ -23,6 +22,7 @@ from nodedoctor.triage.verdict.decision.options import (
     witness_of,
     write_exclude,
 )
+from nodedoctor.triage.verdict.decision.resubmit import with_decision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

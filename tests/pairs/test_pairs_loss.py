@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pairs_world import World
 
+from nodedoctor.pairs.culprits import fit
 from nodedoctor.pairs.findings import summary
-from nodedoctor.pairs.fit import fit
 from nodedoctor.pairs.model import Fit, Measurement
 
 HEALTHY = tuple(

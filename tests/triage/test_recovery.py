@@ -12,7 +12,7 @@ from nodedoctor.triage.read.parallel import read_all
 from nodedoctor.triage.read.reader import SourceReading
 from nodedoctor.triage.read.sources import find_sources
 from nodedoctor.triage.timeline.model import QUIET
-from nodedoctor.triage.timeline.recovery.decide import JOB_RULES, LINE_RULES, LOG_RULES, decide_in_log
+from nodedoctor.triage.timeline.recovery.set_aside import JOB_RULES, LINE_RULES, LOG_RULES, decide_in_log
 from nodedoctor.triage.timeline.runs import separate_runs
 from nodedoctor.triage.verdict.document import make_document
 

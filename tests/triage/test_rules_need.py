@@ -12,7 +12,7 @@ from nodedoctor.triage.read.parallel import read_all
 from nodedoctor.triage.read.reader import SourceReading
 from nodedoctor.triage.read.sources import find_sources
 from nodedoctor.triage.timeline.build import build_timeline
-from nodedoctor.triage.timeline.recovery.decide import LOG_RULES
+from nodedoctor.triage.timeline.recovery.set_aside import LOG_RULES
 from nodedoctor.triage.verdict.causes import RULES
 
 

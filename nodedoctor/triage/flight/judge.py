@@ -9,7 +9,7 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.describe import describe_identities, rank_ranges
 from nodedoctor.triage.flight import pipeline_waits
-from nodedoctor.triage.flight.align import GroupAlignment, align_groups, wait_sinks
+from nodedoctor.triage.flight.compare_ranks import GroupAlignment, align_groups, wait_sinks
 from nodedoctor.triage.flight.dump import RankDump
 from nodedoctor.triage.flight.records import CollectiveRecord
 from nodedoctor.triage.marks import Mark

@@ -14,7 +14,7 @@ from nodedoctor.triage.patterns import (
     cuda,
     exits,
     frameworks,
-    lifecycle,
+    job_stopped,
     machine,
     nccl,
     nccl_diag,
@@ -27,7 +27,6 @@ from nodedoctor.triage.patterns import (
 from nodedoctor.triage.patterns.activity import ActivityDetector, RecoveryDetector
 from nodedoctor.triage.patterns.assertion import assertion_of, is_warning, names_error
 from nodedoctor.triage.patterns.bars import RayTuneTable, parse_bar
-from nodedoctor.triage.patterns.counters import StepCounters
 from nodedoctor.triage.patterns.elastic import ElasticBlock
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
 from nodedoctor.triage.patterns.open_errors import OpenErrors
@@ -36,6 +35,7 @@ from nodedoctor.triage.patterns.restarts import RestartDetector, RetryHeadings
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process
 from nodedoctor.triage.patterns.shapes import Count, LineShape, LineShapes
 from nodedoctor.triage.patterns.stacks import StackDumps
+from nodedoctor.triage.patterns.step_counters import StepCounters
 from nodedoctor.triage.patterns.trace import ExceptionRaised, TracebackReader
 from nodedoctor.triage.patterns.unclassified import (
     LastComplaint,
@@ -57,7 +57,7 @@ SIGNS: tuple[LogPattern, ...] = (
     *exits.SIGNS,
     *ray.SIGNS,
     *ras.SIGNS,
-    *lifecycle.SIGNS,
+    *job_stopped.SIGNS,
     *frameworks.SIGNS,
     *progress.SIGNS,
 )
@@ -100,7 +100,7 @@ ERRORS_LOGGED_AS_WARNING = (
     exits.PeersTerminated, Mark.FORCE_KILLED, exits.LauncherSignalled, machine.NodeLost,
     Mark.DUMP_REQUESTED, watchdog.CollectiveStatus, Mark.COMMUNICATOR_DESTROYED, Mark.PROGRAM_ENDED,
     Mark.GIL_HELD, watchdog.WatchdogStuck,
-    Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, lifecycle.CancelledByUser, Mark.SHUT_DOWN,
+    Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, job_stopped.CancelledByUser, Mark.SHUT_DOWN,
     nccl.Communicator,
     Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.UNREAD_TROUBLE, machine.KernelTaskHung,
     machine.XidReported, ras.RasCommunicator, ras.RasCount, ras.RasSection,

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.patterns.lifecycle import CancelledByUser
+from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import SIGNALS, bounded_integer, signal_number
 from nodedoctor.triage.patterns.rows import read_rows
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LARGEST_PID
-from nodedoctor.triage.patterns import ends
+from nodedoctor.triage.patterns import completed
 from nodedoctor.triage.patterns.assertion import names_error
 from nodedoctor.triage.patterns.bars import parse_bar
 from nodedoctor.triage.patterns.log_pattern import world_size
@@ -164,7 +164,7 @@ _WORK = (
 )  # fmt: skip
 _WORKS = tuple((kind, re.compile(pattern)) for kind, pattern in _WORK)
 
-PATTERNS = (*ends.PATTERNS, _SERVING, *(pattern for _, pattern in _WORKS))
+PATTERNS = (*completed.PATTERNS, _SERVING, *(pattern for _, pattern in _WORKS))
 """What `read_liveness` looks for, beside a roster."""
 
 
@@ -175,7 +175,7 @@ def read_liveness(text: str) -> object | None:
         return PidRoster(tuple(whole_number(pid, LARGEST_PID) or 0 for pid in roster[1].split(", ")))
     if text.startswith("wandb:"):  # its summary at the end repeats the last step's numbers
         return None
-    if ends.says_done(text):
+    if completed.says_done(text):
         return Mark.JOB_FINISHED
     for kind, pattern in _WORKS:
         if pattern.search(text) and not _was_brief(text) and not names_error(text):

@@ -18,8 +18,8 @@ from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SideErr
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.watchdog import CollectiveStatus, TimedOut
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, Timeline
-from nodedoctor.triage.timeline.recovery.decide import decide_in_job, decide_in_log
 from nodedoctor.triage.timeline.recovery.job_context import describe_job
+from nodedoctor.triage.timeline.recovery.set_aside import decide_in_job, decide_in_log
 from nodedoctor.triage.timeline.runs import separate_runs
 
 

@@ -15,7 +15,7 @@ from nodedoctor.triage.patterns import LIVENESS, corruption
 from nodedoctor.triage.patterns.activity import TrainingActivity
 from nodedoctor.triage.patterns.exits import LauncherSignalled, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.frameworks import CollectiveShape
-from nodedoctor.triage.patterns.lifecycle import CancelledByUser
+from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.machine import MemoryUser, NodeLost
 from nodedoctor.triage.patterns.nccl import Communicator, NcclError
 from nodedoctor.triage.patterns.progress import (

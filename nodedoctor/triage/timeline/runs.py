@@ -11,7 +11,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.exits import OF_A_SCRIPT, LauncherSignalled, ProcessExit
-from nodedoctor.triage.patterns.lifecycle import CancelledByUser
+from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, WorldSize
 from nodedoctor.triage.patterns.restarts import Restarted
 from nodedoctor.triage.patterns.secondary_errors import OF_LAUNCHERS, is_secondary

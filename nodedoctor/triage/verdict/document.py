@@ -31,8 +31,8 @@ from nodedoctor.triage.model import (
 from nodedoctor.triage.rank_groups import RankGroupActivity
 from nodedoctor.triage.read.sources import document_kind
 from nodedoctor.triage.timeline.event_names import event_name
-from nodedoctor.triage.verdict.decision.decide import Witness, with_decision
 from nodedoctor.triage.verdict.decision.kind import kind_of
+from nodedoctor.triage.verdict.decision.resubmit import Witness, with_decision
 from nodedoctor.whole_numbers import spans
 
 SCHEMA = "nodedoctor.triage/1"

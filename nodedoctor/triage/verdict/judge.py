@@ -11,7 +11,7 @@ from nodedoctor.triage.describe import distinct_ranks
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import Candidate, Confidence, Coverage, Event, Identity, Outcome, Verdict
 from nodedoctor.triage.patterns.activity import TrainingActivity
-from nodedoctor.triage.patterns.ends import is_end_of_training
+from nodedoctor.triage.patterns.completed import is_end_of_training
 from nodedoctor.triage.patterns.exits import (
     OF_A_SCRIPT,
     SIGTERM,
@@ -19,7 +19,7 @@ from nodedoctor.triage.patterns.exits import (
     PeersTerminated,
     ProcessExit,
 )
-from nodedoctor.triage.patterns.lifecycle import CancelledByUser
+from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, SettingMentioned, TrainingStep
 from nodedoctor.triage.patterns.store import GlooTimeout, PeerGone

@@ -11,7 +11,7 @@ from nodedoctor.triage.flight.transfer_time import transfer_time
 from nodedoctor.triage.model import CollectiveCall, Event, Verdict
 from nodedoctor.triage.read.scan import LineNumbers
 from nodedoctor.triage.timeline.model import Timeline
-from nodedoctor.triage.timeline.recovery.decide import merge_alike
+from nodedoctor.triage.timeline.recovery.set_aside import merge_alike
 from nodedoctor.triage.timeline.states import rank_states
 from nodedoctor.triage.verdict.advice import actions
 

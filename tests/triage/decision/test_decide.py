@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nodedoctor.knowledge.kinds import kind, kinds
 from nodedoctor.triage.job import examine_job
-from nodedoctor.triage.verdict.decision.decide import SHARE, decide, is_node, with_decision
+from nodedoctor.triage.verdict.decision.resubmit import SHARE, decide, is_node, with_decision
 from nodedoctor.triage.verdict.document import make_document
 
 LOGS = Path(__file__).parents[1] / "logs" / "cases"

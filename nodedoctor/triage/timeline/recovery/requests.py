@@ -6,8 +6,8 @@ from typing import Any
 
 from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event
-from nodedoctor.triage.patterns.counters import counter_owner
 from nodedoctor.triage.patterns.progress import SettingMentioned
+from nodedoctor.triage.patterns.step_counters import counter_owner
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 

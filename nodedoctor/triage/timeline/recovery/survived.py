@@ -9,10 +9,10 @@ from typing import Any
 
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import Event, Place
+from nodedoctor.triage.patterns.completed import PYTEST, VERL, is_end_of_training
 from nodedoctor.triage.patterns.cuda import GpuFull
-from nodedoctor.triage.patterns.ends import PYTEST, VERL, is_end_of_training
 from nodedoctor.triage.patterns.exits import ProcessExit
-from nodedoctor.triage.patterns.lifecycle import CancelledByUser
+from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom, XidReported
 from nodedoctor.triage.patterns.progress import TrainingStep

@@ -9,7 +9,7 @@ from itertools import combinations
 from nodedoctor.grouping import group_by
 from nodedoctor.model import Fix
 from nodedoctor.triage.describe import describe_identities, distinct_ranks
-from nodedoctor.triage.flight.align import find_minority
+from nodedoctor.triage.flight.compare_ranks import find_minority
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Event, Identity
 from nodedoctor.triage.patterns.frameworks import DIFFER, CollectiveShape

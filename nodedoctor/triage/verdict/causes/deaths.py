@@ -17,7 +17,7 @@ from nodedoctor.triage.patterns.exits import (
     PeersTerminated,
     ProcessExit,
 )
-from nodedoctor.triage.patterns.lifecycle import CancelledByUser
+from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import SIGNALS
 from nodedoctor.triage.patterns.machine import NodeLost
 from nodedoctor.triage.patterns.nccl import NcclError

@@ -8,9 +8,9 @@ from typing import Any
 
 from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import DEFAULT_WORLD, Event, Place
-from nodedoctor.triage.patterns.ends import RAY_TRAIN, VERL, is_end_of_training
+from nodedoctor.triage.patterns.completed import RAY_TRAIN, VERL, is_end_of_training
 from nodedoctor.triage.patterns.exits import FAULT_SIGNALS, KILLS, SIGTERM, LauncherSignalled, ProcessExit
-from nodedoctor.triage.patterns.lifecycle import CancelledByUser
+from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep

@@ -11,7 +11,7 @@ from nodedoctor import input_files
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.timeline.node_reports import NodeFaults, NotANode, read_node
-from nodedoctor.triage.verdict.decision.decide import Witness
+from nodedoctor.triage.verdict.decision.resubmit import Witness
 
 _CODES = {
     "none": Exit.OK,

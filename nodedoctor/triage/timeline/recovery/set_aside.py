@@ -15,12 +15,12 @@ from nodedoctor.debug import Log
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import ErrorFate, Event, SideError
 from nodedoctor.triage.patterns.exits import ProcessExit
-from nodedoctor.triage.patterns.lifecycle import CancelledByUser
+from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET
 from nodedoctor.triage.timeline.recovery import job_context as job
-from nodedoctor.triage.timeline.recovery import shutdown, survived
+from nodedoctor.triage.timeline.recovery import survived, teardown
 from nodedoctor.triage.timeline.recovery.job_context import JobContext
 from nodedoctor.triage.timeline.recovery.requests import drop_refused_requests
 
@@ -102,25 +102,25 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
     SideRule(
         "echoed",
         "a user stopped the job, which had worked until then",
-        shutdown.drop_shutdown_errors,
+        teardown.drop_shutdown_errors,
         (Mark.SHUT_DOWN, CancelledByUser),
     ),
     SideRule(
         "echoed",
         "Ray ended the processes of a run that was done",
-        shutdown.drop_ray_teardown,
+        teardown.drop_ray_teardown,
         (Mark.JOB_FINISHED,),
     ),
     SideRule(
         "echoed",
         "the agent that it reports to was done first",
-        shutdown.drop_orphaned_agent_errors,
+        teardown.drop_orphaned_agent_errors,
         (TrainingStep,),
     ),
     SideRule(
         "echoed",
         "only helpers of a process ended, which had done its work",
-        shutdown.drop_helper_teardown_errors,
+        teardown.drop_helper_teardown_errors,
         (ExceptionRaised, ProcessExit),
     ),
 )
