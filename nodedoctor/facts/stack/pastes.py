@@ -26,7 +26,6 @@ _NAME = r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?"
 _VERSION = r"(\d[\w.+!-]*)"
 _FREEZE = regex(rf"{_NAME}\s*={{2,3}}\s*{_VERSION}")
 _COLUMNS = regex(rf"{_NAME}\s+{_VERSION}(?:\s|$)")
-_OF_CONDA = regex(r"^\W{0,20}packages in environment at ", re.MULTILINE)
 _PICKED = regex(rf"[>|\s`]{{0,20}}{_NAME}\s+{_VERSION}\s*$")
 """A row of `pip list`, which has a heading where nothing was picked out of it."""
 _DIRECT = regex(rf"{_NAME} @ (\S+)")
@@ -116,11 +115,8 @@ def pip_list(seen: Observation) -> Pasted | None:
 
 
 def _is_whole_list(text: str) -> bool:
-    """Whether it can be all that torch needs: not rows that were picked, and not what conda installed.
-
-    conda's torch requires conda's packages, of which wheels know nothing.
-    """
-    return not _OF_CONDA.search(text) and not all(map(_PICKED.match, text.strip().splitlines()))
+    """Whether it can be all that torch needs, and not rows that were picked."""
+    return not all(map(_PICKED.match, text.strip().splitlines()))
 
 
 def _lines(seen: Observation) -> list[str]:
