@@ -346,3 +346,11 @@ def test_what_proves_nothing_is_known_and_said_to_prove_nothing(what: str):
     result = of_mail(f"me@gpu-07:~$ {what}\n{KNOWN_ONLY[what]}me@gpu-07:~$ exit\n")
     assert result["headline"] == f"{what}, from which nothing can be judged"
     assert result["triage"] is None and result["report"] is None
+
+
+@given(st.sets(st.integers(0, 17), min_size=1, max_size=18))
+def test_links_that_a_mail_leaves_out_are_not_counted_as_there(shown: set[int]):
+    text = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"
+    text += "".join(f"\t Link {link}: 26.562 GB/s\n" for link in sorted(shown))
+    gap = "" if shown == set(range(len(shown))) else " shown"
+    assert f"{len(shown)} of {len(shown)}{gap} NVLinks up" in str(of_mail(text)["headline"])
