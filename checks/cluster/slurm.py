@@ -15,9 +15,9 @@ from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 _SERVICES = ("persistenced", "fabricmanager", "dcgm")
 _FEWER = regex(r"count reported lower than configured")
 """What slurmctld writes when slurmd finds fewer GPUs (Slurm, src/interfaces/gres.c)."""
-_DRAINED = {"DRAIN", "DRAINED", "DRAINING"}
-_LOST = {"DOWN", "ERROR", "FAIL", "FAILING", "NOT_RESPONDING"}
-"""States that nobody plans, in which no job starts (Slurm, scontrol(1) and sinfo(1), NODE STATE CODES)."""
+_DRAIN_STATES = {"DRAIN", "DRAINED", "DRAINING"}
+_FAILED_STATES = {"DOWN", "ERROR", "FAIL", "FAILING", "NOT_RESPONDING"}
+"""States of a fault, in which no job starts (Slurm, scontrol(1) and sinfo(1), NODE STATE CODES)."""
 DOCS = "https://slurm.schedmd.com/gres.html"
 
 
@@ -49,7 +49,7 @@ def gres(
         yield from _configured(node, gpus, count)
     if node is not None and node.idle and processes is not None:
         yield from _leftovers(node, processes)
-    if node is not None and (_LOST | _DRAINED) & set(node.states):
+    if node is not None and (_FAILED_STATES | _DRAIN_STATES) & set(node.states):
         state = "+".join(node.states)
         why = f": {node.reason}" if node.reason else ""
         summary = f"Slurm state of {node.name}: {state}{why}"
@@ -57,7 +57,7 @@ def gres(
             summary = f"{node.name}: {node.reason} (Slurm: {state})"
             evidence = [quoted_like("slurm-node", r"\bReason=.*")]
             yield Finding.warn(summary, subject="slurm:state", evidence=evidence, fix=_find_gpus(node))
-        elif _LOST & set(node.states) and not _DRAINED & set(node.states):
+        elif _FAILED_STATES & set(node.states) and not _DRAIN_STATES & set(node.states):
             evidence = [quoted_like("slurm-node", r"\bState=\S+")]
             yield Finding.warn(summary, subject="slurm:state", evidence=evidence, fix=_find_daemon(node))
         else:

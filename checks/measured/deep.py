@@ -40,7 +40,7 @@ _OF_HARDWARE = ("Page Retirement/Row Remap", "Inforom")
 """Tests of the category Deployment that are of a GPU all the same (NVIDIA/DCGM, dcgmi/Diag.cpp)."""
 
 _MEMORY = regex(r"row remap|uncorrectable|retired pages?|inforom", re.IGNORECASE)
-"""Words of an error that stands in the place of such a test (NVIDIA/DCGM, dcgmlib/dcgm_errors.h)."""
+"""Words of an error in the place of such a test (NVIDIA/DCGM, dcgmlib/dcgm_errors.h)."""
 
 
 @check("deep.dcgm", "DCGM diagnostic", tags={"gpu", "deep"})

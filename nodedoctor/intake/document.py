@@ -86,8 +86,8 @@ def _of_node(report: Report, reading: Reading) -> str:
     lines, measured = statements(report)[:2], _unjudged(report)
     nothing_else = f"; nothing else was in {_this(reading)}"
     if lines:
-        found = f"{measured}; otherwise no problem found" if measured else "no problem found"
-        return f"{found}: {'; '.join(lines)}{nothing_else}"
+        result = f"{measured}; otherwise no problem found" if measured else "no problem found"
+        return f"{result}: {'; '.join(lines)}{nothing_else}"
     if measured:
         return f"{measured}{nothing_else}"
     return f"nothing in {comma_list(kinds(reading), 3)} can be judged by itself"

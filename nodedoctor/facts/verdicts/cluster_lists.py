@@ -29,8 +29,8 @@ _STATE = regex(
     r"(?:[ \t]{1,40}(?P<nodes>[A-Za-z][\w.,[\]-]{0,2000}))?[ \t]*$",
     re.M,
 )
-_LOST = frozenset({"down", "fail", "failg", "failing", "err", "error"})
-_OUT = frozenset({"drain", "drng", "drained", "draining", "maint"})
+_FAILED_STATES = frozenset({"down", "fail", "failg", "failing", "err", "error"})
+_DRAIN_STATES = frozenset({"drain", "drng", "drained", "draining", "maint"})
 """Short and long words of sinfo for states in which no job starts (Slurm, sinfo(1), NODE STATE CODES)."""
 
 
@@ -51,22 +51,22 @@ def nodes(output: str) -> Iterator[Verdict]:
 
 
 def states(output: str) -> Iterator[Verdict]:
-    """The nodes in each state in which no job starts: a warning where nobody plans that state.
+    """The nodes in each state in which no job starts: a warning where that state is of a fault.
 
     A node of several partitions has a line in each; an asterisk says that it does not respond.
     """
-    seen = set()
+    entries = set()
     rows = list(_STATE.finditer(output))
     for row in rows:
         state, is_silent = row["state"], "*" in row["mark"]
-        if not int(row["count"]) or (row["nodes"], state) in seen:
+        if not int(row["count"]) or (row["nodes"], state) in entries:
             continue
-        seen.add((row["nodes"], state))
-        if is_silent or state in _LOST or state in _OUT:
-            silent = " and not responding" if is_silent and state not in _LOST else ""
-            lost: Result = "warn" if is_silent or state in _LOST else "note"
+        entries.add((row["nodes"], state))
+        if is_silent or state in _FAILED_STATES or state in _DRAIN_STATES:
+            silent = " and not responding" if is_silent and state not in _FAILED_STATES else ""
+            result: Result = "warn" if is_silent or state in _FAILED_STATES else "note"
             words = f"{row['nodes'] or count_with_noun(int(row['count']), 'node')}: {state}{silent}"
-            yield _verdict(SINFO, "sinfo", lost, words, row["nodes"] or row["partition"], row)
+            yield _verdict(SINFO, "sinfo", result, words, row["nodes"] or row["partition"], row)
     if rows:
         count = count_with_noun(len(rows), "line")
         yield Verdict(SINFO, "sinfo", "note", f"{count} of node states read")

@@ -105,7 +105,7 @@ def _gpus(parts: dict[str, str]) -> Iterator[Verdict]:
 
 
 def _parts(output: str) -> dict[str, str]:
-    """The lines below each heading, which stand further in than it does."""
+    """The lines below each heading that are indented further than it is."""
     sections: dict[str, list[str]] = {}
     heading, margin = "", 0
     for line in output.splitlines():

@@ -98,8 +98,8 @@ def lost_gpus(text: str) -> Iterator[LostGpu]:
 
 def corrupt_inforoms(text: str) -> frozenset[str]:
     """The addresses of the GPUs of whose InfoROM nvidia-smi warns, behind its table (exit code 14)."""
-    found = (normal_bus_id(match["bus"]) for match in _CORRUPT.finditer(inert(text)))
-    return frozenset(address for address in found if address)
+    addresses = (normal_bus_id(match["bus"]) for match in _CORRUPT.finditer(inert(text)))
+    return frozenset(address for address in addresses if address)
 
 
 def normal_bus_id(text: str) -> str | None:

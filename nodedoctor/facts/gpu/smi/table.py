@@ -35,7 +35,7 @@ _PROCESS = regex(
 )
 _MIG_DEVICE = regex(r"\|\s*(?P<gpu>\d{1,3})\s+\d+\s+\d+\s+\d+\s+\|\s*\d+MiB\s*/")
 _MODELS = ("WDDM", "TCC", "MCDM", "WDM")
-"""Driver models of Windows, which stand where Linux has the persistence mode."""
+"""Driver models of Windows, in the column of the persistence mode."""
 _COMPUTE = {
     "Default": "default",
     "E. Process": "exclusive-process",
