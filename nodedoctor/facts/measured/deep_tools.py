@@ -27,7 +27,9 @@ _ADVICE = regex(r"(?<=[a-z0-9]) (?=(?:Run|Please|Check|Verify|Reset|Restart|Term
 _SUM = regex(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
 _PERF = regex(r"^[ \t]*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE)
 
-_ANY_COLLECTIVE = regex(r"^[ \t]*\d+\s+\d+\s+[a-z]\w{2,20}\s+[a-z]{3,10}\s+-?\d+\s+[\d.]+\s", re.MULTILINE)
+_NO_ALL_REDUCE = regex(
+    r"^[ \t]*\d+\s+\d+\s+(?!float\s+sum\s)[a-z]\w{2,20}\s+[a-z]{3,10}\s+-?\d+\s+\d[\d.]*\s", re.MULTILINE
+)
 _RANK = regex(r"^#[ \t]+Rank[ \t]+\d+[ \t]", re.MULTILINE)
 _DEVICE = regex(
     r"^#[ \t]+Rank[ \t]+\d+[ \t][^\n]{0,80}?\bon[ \t]+(\S{1,64})[ \t]+device[ \t]+\d+[ \t]+\[[\w:.]{1,16}\]"
@@ -214,7 +216,7 @@ class NcclTests:
         kinds = {(host, model.strip()) for host, model in _DEVICE.findall(seen.text)}
         model = next(iter(kinds))[1] if len(kinds) == 1 else ""
         tests = cls(speeds, wrong, gpus, version[1] if version else "", model)
-        if not speeds and _ANY_COLLECTIVE.search(seen.text):
+        if not speeds and _NO_ALL_REDUCE.search(seen.text):
             return Unseen.skip(
                 "the rows are of another collective, or of another type, than all_reduce_perf's"
             )
