@@ -15,6 +15,9 @@ from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 _SERVICES = ("persistenced", "fabricmanager", "dcgm")
 _FEWER = regex(r"count reported lower than configured")
 """What slurmctld writes when slurmd finds fewer GPUs (Slurm, src/interfaces/gres.c)."""
+_DRAIN_STATES = {"DRAIN", "DRAINED", "DRAINING"}
+_FAILED_STATES = {"DOWN", "ERROR", "FAIL", "FAILING", "NOT_RESPONDING"}
+"""States of a fault, in which no job starts (Slurm, scontrol(1) and sinfo(1), NODE STATE CODES)."""
 DOCS = "https://slurm.schedmd.com/gres.html"
 
 
@@ -28,7 +31,7 @@ def gres(
     GPU memory that the next job needs.
     Fix disturbs: the node (it must be drained).
     Judges: FAIL when Slurm's GPUs for the node differ from the driver's or a job sees fewer than granted;
-    WARN for leftovers on an idle node, and where Slurm says that GPUs are missing.
+    WARN for leftovers on an idle node, and where Slurm says that GPUs are missing or the node is down.
     Fix: Correct gres.conf or drain the node; end leftover processes.
     Threshold: No threshold: counts are compared (slurm.schedmd.com/gres.html).
     False positives: Nodes of which Slurm manages a part on purpose.
@@ -46,7 +49,7 @@ def gres(
         yield from _configured(node, gpus, count)
     if node is not None and node.idle and processes is not None:
         yield from _leftovers(node, processes)
-    if node is not None and {"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL"} & set(node.states):
+    if node is not None and (_FAILED_STATES | _DRAIN_STATES) & set(node.states):
         state = "+".join(node.states)
         why = f": {node.reason}" if node.reason else ""
         summary = f"Slurm state of {node.name}: {state}{why}"
@@ -54,6 +57,9 @@ def gres(
             summary = f"{node.name}: {node.reason} (Slurm: {state})"
             evidence = [quoted_like("slurm-node", r"\bReason=.*")]
             yield Finding.warn(summary, subject="slurm:state", evidence=evidence, fix=_find_gpus(node))
+        elif _FAILED_STATES & set(node.states) and not _DRAIN_STATES & set(node.states):
+            evidence = [quoted_like("slurm-node", r"\bState=\S+")]
+            yield Finding.warn(summary, subject="slurm:state", evidence=evidence, fix=_find_daemon(node))
         else:
             yield Finding.info(summary, subject="slurm:state")
 
@@ -139,6 +145,21 @@ def _find_gpus(node: SlurmNode) -> Fix:
         "the node, once its jobs have ended",
         "nodedoctor slurm.gres",
         DOCS,
+    )
+
+
+def _find_daemon(node: SlurmNode) -> Fix:
+    return Fix(
+        "Find out why Slurm lost it: whether slurmd runs and reaches the controller, and its log.",
+        (
+            look("systemctl status slurmd"),
+            look("scontrol show node {}", node.name),
+            look("scontrol ping"),
+        ),
+        "investigate",
+        "nothing",
+        "nodedoctor slurm.gres",
+        "https://slurm.schedmd.com/troubleshoot.html",
     )
 
 

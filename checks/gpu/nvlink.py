@@ -69,7 +69,7 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
     if findings or silent:
         return
     if listed:
-        told = Counter(f"{up[gpu.index]} of {max(len(gpu.links), up[gpu.index])}" for gpu in listed)
+        told = Counter(f"{up[gpu.index]} of {len(gpu.links)}{_elided(gpu)}" for gpu in listed)
         words = ", ".join(
             f"{count_with_noun(count, 'GPU')}: {text} NVLinks up" for text, count in told.items()
         )
@@ -97,6 +97,12 @@ _WHICH_MODEL = Fix("See which model the GPUs are.", (look("nvidia-smi -L"),), ac
 def _switched(board: Board | None) -> bool:
     """Whether the fabric manager must run here: also in a virtual machine that owns its NVSwitches."""
     return bool(board and (board.fabric or (board.virtual and board.nvswitches)))
+
+
+def _elided(gpu: GpuLinks) -> str:
+    """What to add to a count where numbers between the links are not there: a mail leaves lines out."""
+    numbers = [link.link for link in gpu.links]
+    return "" if sorted(numbers) == [*range(len(numbers))] else " shown"
 
 
 def _stated(gpu: GpuLinks) -> bool:

@@ -12,6 +12,7 @@ from nodedoctor.knowledge.fixes.bandwidth import SYSTEM, WRONG
 from nodedoctor.knowledge.floors import fitting_floors
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
+from nodedoctor.patterns import regex
 from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
@@ -38,6 +39,9 @@ _LARGE = 2 << 30
 _OF_HARDWARE = ("Page Retirement/Row Remap", "Inforom")
 """Tests of the category Deployment that are of a GPU all the same (NVIDIA/DCGM, dcgmi/Diag.cpp)."""
 
+_MEMORY = regex(r"row remap|uncorrectable|retired pages?|inforom", re.IGNORECASE)
+"""Words of an error in the place of such a test (NVIDIA/DCGM, dcgmlib/dcgm_errors.h)."""
+
 
 @check("deep.dcgm", "DCGM diagnostic", tags={"gpu", "deep"})
 def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
@@ -54,7 +58,8 @@ def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
     bad = [test for test in diag.results if test.result in ("Fail", "Warn")]
     for test in bad:
         said = [Evidence("dcgmi-diag", test.quote)] if test.quote else []
-        deployed = test.category == "Deployment" and test.name not in _OF_HARDWARE
+        of_hardware = test.name in _OF_HARDWARE or _MEMORY.search(test.words)
+        deployed = test.category == "Deployment" and not of_hardware
         judge = Finding.fail if test.result == "Fail" and not deployed else Finding.warn
         words = f": {test.words}" if test.words else ""
         summary = f"{test.name}: {test.result} {test.entities}".strip() + words

@@ -18,8 +18,10 @@ from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.versions import cuda
 from nodedoctor.knowledge.versions.torch_pins import TorchVariant, torch_release
 from nodedoctor.model import Expect, Finding, Fix, Step, quoted_like, reading
+from nodedoctor.record import replace
 from nodedoctor.steps import look
 
+_CUDA_SAID = quoted_like("collect-env", "^Is CUDA available: .*")
 MINOR_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 FORWARD_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
 DISTURBS = "jobs that use this Python environment; a new driver needs the GPUs idle"
@@ -62,7 +64,7 @@ def torch_driver(
     elif not here and nothing_here(pci, driver):
         yield Finding.skip(NONE_HERE)
     elif not here:
-        yield Finding.unknown("not-visible-here", "unknown whether this node has NVIDIA GPUs")
+        yield _no_gpu_told(target)
     elif torch.hip or torch.cuda == "":
         yield _without_cuda(target, torch, version or "")
     elif torch.cuda is None or not version:
@@ -72,6 +74,19 @@ def torch_driver(
         reported = (gpus and gpus.cuda_version) or ""
         yield _judge_driver(target, torch, version, reported, _compat(libraries, version, gpus))
         yield from _said_by_torch(target, imported)
+
+
+def _no_gpu_told(target: TargetPython) -> Finding:
+    summary = "unknown whether this node has NVIDIA GPUs"
+    if target.cuda_available is not False:
+        return Finding.unknown("not-visible-here", summary)
+    finding = Finding.unknown(
+        "not-visible-here",
+        f"torch.cuda.is_available() was False when this was pasted; {summary}",
+        subject="torch.cuda",
+        fix=Fix("See whether the driver answers on that node.", (look("nvidia-smi"),), action="none"),
+    )
+    return replace(finding, evidence=(_CUDA_SAID,))
 
 
 def _no_torch(target: TargetPython, expect: Expect) -> Finding:
@@ -191,7 +206,7 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
         yield Finding.fail(
             "torch.cuda.is_available() was False when this was pasted",
             subject="torch.cuda",
-            evidence=[quoted_like("collect-env", "^Is CUDA available: .*")],
+            evidence=[_CUDA_SAID],
             fix=Fix("Run the driver checks on that node.", (look("nodedoctor driver"),)),
         ).explained_by(*_ROOTS)
 

@@ -147,11 +147,47 @@ def bandwidths(pieces: Sequence[Piece]) -> str:
     return json.dumps({"ports": ports})
 
 
+_DF_HEAD = re.compile(r"^Filesystem {1,200}(?:Type {1,20})?(Size|1K-blocks|1M-blocks) ", re.M)
+_DF_ROW = re.compile(
+    r"^(\S{1,400}) {1,200}(?:[a-z][\w.]{1,20} {1,20})?(\S{1,20}) {1,20}(\S{1,20}) {1,20}(\S{1,20}) {1,20}"
+    r"\d{1,3}% {1,20}(/\S{0,400})$",
+    re.M,
+)
+_BYTES = re.compile(r"(\d{1,18}(?:\.\d{1,3})?)([KMGTPE]?)(?:i?B)?")
+_HOLDS_DATA = re.compile(r"/dev/(?!loop|sr\d)|overlay$|[\w.,@\[\]-]{1,200}:")
+"""Sources of file systems that jobs write to: not those in memory, and no image, which is always full."""
+
+
+def file_systems(pieces: Sequence[Piece]) -> str:
+    """`df` as the probe of file systems lays it out; of one that is mounted twice the first line."""
+    space: dict[str, dict[str, int]] = {}
+    sources = set()
+    for piece in pieces:
+        head = _DF_HEAD.search(piece.text)
+        unit = {"1K-blocks": 1 << 10, "1M-blocks": 1 << 20}.get(head[1], 1) if head else 1
+        for row in _DF_ROW.finditer(piece.text) if head else ():
+            sizes = [_number_of_bytes(text, unit) for text in row.groups()[1:4]]
+            if _HOLDS_DATA.match(row[1]) and row[1] not in sources and None not in sizes:
+                sources.add(row[1])
+                names = ("size_bytes", "used_bytes", "free_bytes")
+                space[row[5]] = {name: size or 0 for name, size in zip(names, sizes, strict=True)}
+    return json.dumps({"statvfs": space})
+
+
+def _number_of_bytes(text: str, unit: int) -> int | None:
+    """Of `916G` the bytes; a number without a letter counts what the heading says."""
+    match = _BYTES.fullmatch(text)
+    if match is None:
+        return None
+    return int(float(match[1]) * (1024 ** " KMGTPE".index(match[2]) if match[2] else unit))
+
+
 CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
     "net": interfaces,
     "nvidia-smi-nvlink": link_states,
     "ethtool": statistics,
     "services": units,
+    "disk": file_systems,
     "mlxlink": named_ports,
     "ib-write-bw": bandwidths,
 }

@@ -83,11 +83,12 @@ def headline(reading: Reading) -> str:
 def _of_node(report: Report, reading: Reading) -> str:
     if led := lead(report):
         return led
-    lines = statements(report)[:2]
+    lines, measured = statements(report)[:2], _unjudged(report)
     nothing_else = f"; nothing else was in {_this(reading)}"
     if lines:
-        return f"no problem found: {'; '.join(lines)}{nothing_else}"
-    if measured := _unjudged(report):
+        result = f"{measured}; otherwise no problem found" if measured else "no problem found"
+        return f"{result}: {'; '.join(lines)}{nothing_else}"
+    if measured:
         return f"{measured}{nothing_else}"
     return f"nothing in {comma_list(kinds(reading), 3)} can be judged by itself"
 
@@ -95,7 +96,11 @@ def _of_node(report: Report, reading: Reading) -> str:
 def _unjudged(report: Report) -> str:
     """What was read and has no bound without another output."""
     findings = (finding for result in report["results"] for finding in result["findings"])
-    match = (item for item in findings if item["status"] == "unknown" and item["evidence"])
+    match = (
+        item
+        for item in findings
+        if item["status"] == "unknown" and item["evidence"] and not item.get("judged_without")
+    )
     return next((about(item["subject"] or "", item["summary"]) for item in match), "")
 
 
@@ -121,7 +126,7 @@ def kinds(reading: Reading) -> list[str]:
 
 
 def statements(report: Report) -> list[str]:
-    """What the outputs show to be well: what passed, and what passed but for something that was not there."""
+    """What the outputs show: what passed or is noted, also where something was not there."""
     match = [
         finding
         for result in report["results"]

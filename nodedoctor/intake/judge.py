@@ -31,6 +31,8 @@ OUTPUTS_AT_MOST = 64 << 20
 """Bytes of outputs that are kept; ours: a bug report's sections have a few megabytes."""
 LOOKED_AT = 1 << 20
 """Characters of a text in which there must be an output, for others to be looked for behind them; ours."""
+_NO_REASON = "undetermined/other"
+"""The verdict of triage on lines about a failure that say no reason."""
 QUOTED = 160
 """Characters of a line that was not recognised; ours."""
 
@@ -268,7 +270,7 @@ def _judge_job(pile: _Pile, reading: Reading) -> None:
         verdict = _triage(paths, reading.nodes)
         document = {os.path.join(folder, place): name for place, name in names.items()}
         verdict = _renamed(verdict, document)
-    is_job = bool(pile.jobs) or verdict.get("outcome") != "nothing"
+    is_job = bool(pile.jobs) or not _says_nothing(verdict, pile)
     if is_job:
         reading.triage = verdict
     for unit in pile.jobs:
@@ -279,6 +281,15 @@ def _judge_job(pile: _Pile, reading: Reading) -> None:
         else:
             for line, lines, first in _runs(rest):
                 reading.unrecognised.append(Unrecognised(unit.name, line, lines, first[:QUOTED]))
+
+
+def _says_nothing(verdict: Json, pile: _Pile) -> bool:
+    """Whether nothing is of a job: words around outputs may speak of a failure without being a log."""
+    if verdict.get("outcome") == "nothing":
+        return True
+    only_words = all(mixed for _, _, mixed in pile.logs)
+    knows = any(verdict.get(key) for key in ("timeline", "ranks", "incidents", "alternatives"))
+    return only_words and verdict.get("kind") == _NO_REASON and not knows
 
 
 def _runs(rest: Iterable[tuple[int, str]]) -> list[tuple[int, int, str]]:

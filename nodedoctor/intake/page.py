@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+from nodedoctor.report.document import Report
 from nodedoctor.report.inert import inert
 from nodedoctor.wording import count_with_noun
 
@@ -27,7 +28,7 @@ def render(result: Mapping[str, Any], *, width: int = 80, colour: bool = False, 
     if result["notes"]:
         lines += ["notes:", *_entry_lines(result["notes"], width, most)]
     if result["shows"]:
-        lines += ["what it shows to be well:", *_entry_lines(result["shows"], width, most)]
+        lines += ["what it shows:", *_entry_lines(result["shows"], width, most)]
     if result["next"]:
         lines += ["what would decide the rest:", *(f"  $ {inert(command)}" for command in result["next"])]
     return "\n".join(lines) + "\n" + "".join(_verdicts(result, width, colour, verbose))
@@ -38,7 +39,7 @@ def _verdicts(result: Mapping[str, Any], width: int, colour: bool, verbose: bool
         from nodedoctor.report import brief, text
 
         render_report = text.render if verbose else brief.render
-        shown = render_report(result["report"], width=width, colour=colour, quiet=True)
+        shown = render_report(_undated(result), width=width, colour=colour, quiet=True)
         first, _, rest = shown.partition("\n")
         yield "\n" + (rest if first == result["headline"] else shown)
     if result["fleet"]:
@@ -51,6 +52,15 @@ def _verdicts(result: Mapping[str, Any], width: int, colour: bool, verbose: bool
         from nodedoctor.report import job_text
 
         yield "\n" + job_text.render(result["triage"], width=width, colour=colour, verbose=verbose)
+
+
+def _undated(result: Mapping[str, Any]) -> Report:
+    """The report; of a paste without the time at which it was read: that is not when the node was so."""
+    is_pasted = any(item["line"] is not None for item in result["recognised"])
+    report = cast("Report", dict(result["report"]))
+    if is_pasted:
+        report["started"] = ""
+    return report
 
 
 def _entry_lines(entries: Sequence[str], width: int, most: int | None) -> list[str]:

@@ -35,10 +35,14 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     ),
     "pci": ("lspci",),
     "kernel": ("kernel-log",),
-    "cluster": ("slurm-node", "kubernetes-node", "nvcre-report", "sinfo-reasons", "ray-status"),
+    "cluster": (
+        *("slurm-node", "sinfo", "sinfo-reasons", "kubernetes-node", "kubernetes-nodes", "kubernetes-pod"),
+        *("nvcre-report", "ray-status"),
+    ),
     "services": ("services", "fabric-manager-log"),
     "network": ("net", "ethtool"),
     "stack": ("collect-env", "pip-list"),
+    "host": ("disk",),
     "job": ("env", "nccl-inspector"),
     "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf"),
 }

@@ -6,6 +6,7 @@ where the output's first line does, behind any prefix.
 
 from __future__ import annotations
 
+from nodedoctor.intake.host_shapes import HOST_SHAPES
 from nodedoctor.intake.shape import FRONT, KEY_VALUE, Shape, by_head, by_lines
 from nodedoctor.intake.verdict_shapes import RDMA_CORE, VERDICT_SHAPES
 
@@ -13,7 +14,7 @@ _GPU_LINE = r"GPU \d{1,3}: [^\n]{1,90}\(UUID: [^\n)]{0,60}\)"
 _LINKS = r"\s*(?:GPU \d+: |Link \d+|NVML: |Device does not|Remote )"
 _NAMES_GPU = r"^[ \t]{0,40}(?:GPU \d{1,3}: |NVML: |Device does not)"
 _MATRIX = (
-    r"\s*(?:(?:GPU|NIC|mlx\d_|bnxt_re|rdma|ibp|roce|efa_)\S*\s|Legend|X +=|NIC\d+: "
+    r"\s*(?:(?:GPU(?! \d)|NIC|mlx\d_|bnxt_re|rdma|ibp|roce|efa_)\S*\s|Legend|X +=|NIC\d+: "
     r"|(?:SYS|NODE|PHB|PXB|PIX|NV#|NIC)\s|(?:OK|CNS|GNS|TNS|NS|U|DR)\s+=)"
 )
 _FAMILIES = (
@@ -33,7 +34,8 @@ SHAPES: tuple[Shape, ...] = (
         "nvidia-smi",
         NVIDIA_SMI,
         tool="nvidia-smi",
-        body=r"\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Processes:|GPU +GI|\s{4}",
+        body=r"\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Processes:|GPU +GI|\s{4}"
+        r"|WARNING: infoROM is corrupted",
         first=True,
     ),
     by_head(
@@ -50,7 +52,8 @@ SHAPES: tuple[Shape, ...] = (
         "nvidia-smi",
         NVIDIA_SMI,
         tool="nvidia-smi",
-        body=r"NVML library version|\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Make sure",
+        body=r"NVML library version|Failed to properly"
+        r"|\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Make sure",
     ),
     by_head(
         ("Off |", "On |", "On  |"),
@@ -190,7 +193,7 @@ SHAPES: tuple[Shape, ...] = (
         ("index, ", "name, ", "pci.bus_id", "uuid, ", "gpu_"),
         r"(?=[^\n]{0,400}?(?:[._]| \[))(?:index|name|timestamp|uuid|gpu_\w{1,40}|pci\.bus_id"
         r"|driver_version|count|serial)"
-        r"(?:, [a-z][\w.]{0,60}(?: \[\S{1,12}\])?){1,60}[ \t]{0,20}(?:\n|$)",
+        r"(?:, [a-z][\w.]{0,100}(?: \[\S{1,12}\])?){1,400}[ \t]{0,20}(?:\n|$)",
         "nvidia-smi --query-gpu",
         "nvidia-smi-q",
         NVIDIA_SMI,
@@ -411,16 +414,17 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s*[|+]|Successfully ran diagnostic",
     ),
     by_head(
-        "nvbandwidth",
-        r"nvbandwidth Version: v",
+        ("nvbandwidth", "memcpy"),
+        r"(?:nvbandwidth Version: v|Running \w{1,60}_(?:memcpy_\w{1,40}|latency_\w{1,40})\.[ \t]{0,20}$"
+        r"|memcpy (?:CE|SM) (?:CPU|GPU)\(row\))",
         "nvbandwidth",
         "nvbandwidth",
         "NVIDIA/nvbandwidth 0.4 to 0.9",
         body=r"\s*[\d|]|SUM |Running |memcpy |Device \d|CUDA |Driver |Built|NOTE|This |\w+_\w+",
     ),
     by_head(
-        ("nccl-tests version", "# nThread "),
-        r"#\s{0,4}(?:nccl-tests version|nThread \d)",
+        ("nccl-tests version", "# nThread ", "busbw"),
+        r"#\s{0,4}(?:nccl-tests version|nThread \d|\s{0,40}size\s{1,20}count\s{1,20}type\s{1,20}redop\s)",
         "nccl-tests",
         "all-reduce-perf",
         "NVIDIA/nccl-tests 2.10 to 2.17, src/common.cu",
@@ -428,4 +432,5 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s*[#\d]",
     ),
     *VERDICT_SHAPES,
+    *HOST_SHAPES,
 )

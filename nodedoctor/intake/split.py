@@ -24,8 +24,8 @@ BACK = 12
 LOOKAHEAD = 2048
 HEAD_LINES = 5
 """Characters and lines from a literal's line on in which a head's further lines are looked for; ours."""
-LONGEST_LINE = 4096
-"""Characters of a line in which an output may begin: that of a matrix of 32 devices has 400. Ours."""
+LONGEST_LINE = 12288
+"""Characters of a line in which an output may begin: all fields of `--query-gpu` have 7000. Ours."""
 LONGEST_FRONT = 160
 """Characters in front of an output's line that may be a logger's; ours."""
 
@@ -42,12 +42,14 @@ _PROMPT = re.compile(
 _TOOLS = re.compile(
     r"(?:cmd:|sudo |kubectl |docker |srun |ssh |watch |cat |\w+=\S+ )*"
     r"(?:nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|ib_\w+_bw|ibdiagnet|mlxlink|gpud|rdma|ip|ethtool|"
-    r"lspci|scontrol|sinfo|squeue|ray|ibqueryerrors|perfquery|lsmod|uname|systemctl|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|hostname|kubectl|exit)\b"
+    r"lspci|scontrol|sinfo|squeue|ray|ibqueryerrors|perfquery|lsmod|uname|systemctl|lscpu|numactl|free|df|ulimit|show_gids|ibdev2netdev|ibv_devices|ofed_info|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|hostname|kubectl|exit)\b"
 )
 _FULL_FRONT = re.compile(
     r".*(?:[|>\]):#*-]|\d\d:\d\d:\d\d\S*|\b(?:INFO|DEBUG|WARN(?:ING)?|ERROR|std(?:out|err)(?: F)?)|^\d+)\s*$"
 )
 """A front that a program, a quote or a comment could have put there: not words of a sentence."""
+_ELIDED = re.compile(r"\s*\[?(?:\.{3,8}|\u2026)\]?\s*$")
+"""What people put where they left lines out."""
 _NODE_FRONT = re.compile(r"(?:[>|] ?)*(?P<host>[A-Za-z][\w.-]{0,63}): $")
 _LABEL = re.compile(r"(?:[>|] ?)*(?P<host>[A-Za-z][\w.-]{0,63}): ?(?P<rest>[^\n]*)$")
 _OF_KERNEL = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT\S+) (?P<host>[\w.-]+) kernel:")
@@ -163,9 +165,9 @@ def _strip_front(lines: list[str], heads: _Heads) -> bool:
             continue
         pattern = _front_pattern(front)
         first = last = number
-        while first > 0 and pattern.match(lines[first - 1]):
+        while first > 0 and (pattern.match(lines[first - 1]) or _ELIDED.match(lines[first - 1])):
             first -= 1
-        while last + 1 < len(lines) and pattern.match(lines[last + 1]):
+        while last + 1 < len(lines) and (pattern.match(lines[last + 1]) or _ELIDED.match(lines[last + 1])):
             last += 1
         lines[first : last + 1] = [pattern.sub("", line, count=1) for line in lines[first : last + 1]]
         return True
@@ -350,5 +352,5 @@ def _is_of(shape: Shape, line: str) -> bool:
 
 
 _MATRICES = ("nvidia-smi-topo", "nvidia-smi-topo-p2p")
-_HOLDS = {"env": ("collect-env",), "pip-list": ("collect-env",), "nvidia-smi-topo": _MATRICES}
+_HOLDS = {"env": ("collect-env",), "pip-list": ("collect-env", "pip-list"), "nvidia-smi-topo": _MATRICES}
 """Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

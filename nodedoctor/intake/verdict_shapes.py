@@ -11,6 +11,9 @@ _OPEN = r"(?:\{\s{0,20})?"
 
 DCGM = "NVIDIA/DCGM 2.4 to 4.5"
 RDMA_CORE = "linux-rdma/rdma-core 17 to 60"
+KUBECTL = "kubernetes/kubectl 1.10 to 1.35, pkg/describe/describe.go"
+_DESCRIBED = r"\s+\S|[A-Z][\w -]{1,30}:"
+"""Lines of `kubectl describe`: headings and keys at one margin, their values further in."""
 
 VERDICT_SHAPES: tuple[Shape, ...] = (
     by_head(
@@ -32,6 +35,15 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         tool="dcgmi health -c",
         body=r"\s*[|+]",
         first=True,
+    ),
+    by_head(
+        "Overall Health ",
+        r"\|\s{0,4}Overall Health\s{0,60}[:|]",
+        "a part of dcgmi health",
+        "dcgm-health",
+        f"{DCGM}, dcgmi/Health.cpp",
+        tool="dcgmi health -c",
+        body=r"\s*[|+]",
     ),
     by_head(
         '"body"',
@@ -83,9 +95,46 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         r"(?:Name:[ \t]{1,40}(?P<host>[\w.-]{1,64})[ \t]{0,20}\n[^\n]{0,80}?)?Roles:[ \t]{1,40}\S",
         "kubectl describe node",
         "kubernetes-node",
-        "kubernetes/kubectl 1.10 to 1.35, pkg/describe/describe.go (describeNode)",
+        KUBECTL,
         tool="kubectl describe node NODE",
-        body=r"\s+\S|[A-Z][\w -]{1,30}:",
+        body=rf"{_DESCRIBED}|\.{{3,8}}$",
+        first=True,
+    ),
+    by_head(
+        ("Capacity:", "Allocatable:"),
+        r"(?:Capacity|Allocatable):[ \t]{0,20}\n[^\n]{0,80}?\b(?:cpu|nvidia\.com/[\w.-]{1,40}):[ \t]",
+        "a part of kubectl describe node",
+        "kubernetes-node",
+        KUBECTL,
+        tool="kubectl describe node NODE",
+        body=_DESCRIBED,
+    ),
+    by_head(
+        ("Name: ", "Name:\t"),
+        r"Name:[ \t]{1,40}[\w.-]{1,253}[ \t]{0,20}\n[^\n]{0,80}?Namespace:[ \t]{1,40}\S",
+        "kubectl describe pod",
+        "kubernetes-pod",
+        KUBECTL,
+        tool="kubectl describe pod POD",
+        body=_DESCRIBED,
+        first=True,
+    ),
+    by_head(
+        ("STATUS",),
+        r"NAME[ \t]{1,300}STATUS[ \t]{1,60}ROLES[ \t]{1,60}AGE[ \t]{1,30}VERSION\b",
+        "kubectl get nodes",
+        "kubernetes-nodes",
+        "kubernetes/kubernetes 1.16 to 1.35, pkg/printers/internalversion/printers.go (printNode)",
+        body=r"[a-z\d][\w.-]{0,252}[ \t]{1,300}(?:Not)?(?:Ready|Unknown)\b",
+        first=True,
+    ),
+    by_head(
+        ("NODELIST",),
+        r"PARTITION[ \t]{1,40}AVAIL[ \t]{1,40}TIMELIMIT[ \t]{1,40}NODES[ \t]{1,40}STATE[ \t]{1,40}NODELIST",
+        "sinfo",
+        "sinfo",
+        "Slurm 18.08 to 25.11, src/sinfo/sinfo.c",
+        body=r"[\w.*+-]{1,64}[ \t]{1,40}(?:up|down|drain|inact)[ \t]",
         first=True,
     ),
     by_head(
@@ -160,10 +209,12 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         tool="the log of ft_launcher, or of the in-process wrapper",
     ),
     by_lines(
-        ("] [tid ", "fabricmanager[", "nvidia-fabricmanager-start.sh["),
+        ("] [tid ", "fabricmanager[", "nvidia-fabricmanager-start.sh[", "systemd["),
         r"^(?P<front>[^\n]{0,160}?)"
         r"(?:\[[A-Z][a-z]{2} \d\d \d{4} [\d:]{8}\] \[[A-Z]{4,8}\] \[tid \d{1,10}\] "
-        r"|(?:nv-fabricmanager|nvidia-fabricmanager-start\.sh)\[\d{1,10}\]: )[^\n]*$",
+        r"|(?:nv-fabricmanager|nvidia-fabricmanager-start\.sh)\[\d{1,10}\]: "
+        r"|systemd\[\d{1,10}\]: (?:[A-Z][a-z]{2,12} (?:to start )?)?"
+        r"(?:nvidia-fabricmanager|NVIDIA [Ff]abric [Mm]anager))[^\n]*$",
         "the fabric manager's log",
         "fabric-manager-log",
         "NVIDIA fabric manager user guide, R450 to R590",

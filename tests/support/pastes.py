@@ -228,6 +228,32 @@ SINFO = (
     "REASON               USER      TIMESTAMP           NODELIST\n"
     "planned update       root      2026-01-05T09:21:11 gpu-[12-14]\n"
 )
+POD = (
+    "Name:             trainer-0\nNamespace:        team-a\nPriority:         0\n"
+    "Node:             gpu-07/10.4.0.7\n"
+    "Status:           Running\nContainers:\n  trainer:\n    Image:         registry.example/trainer:3\n"
+    "    State:          Running\n      Started:      Mon, 05 Jan 2026 10:00:00 +0000\n"
+    "    Ready:          True\n"
+    "    Restart Count:  0\n    Limits:\n      nvidia.com/gpu:  8\nConditions:\n  Type              Status\n"
+    "  PodScheduled      True\nEvents:\n  Type    Reason   Age  From     Message\n"
+    "  ----    ------   ---- ----     -------\n  Normal  Started  31m  kubelet  Started container trainer\n"
+)
+NODES = (
+    "NAME     STATUS   ROLES           AGE    VERSION\n"
+    "ctrl-1   Ready    control-plane   412d   v1.31.4\ngpu-07   Ready    <none>          97d    v1.31.4\n"
+)
+STATES = (
+    "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n"
+    "train*       up 7-00:00:00     12  alloc gpu-[01-12]\n"
+    "train*       up 7-00:00:00      4   idle gpu-[13-16]\n"
+)
+DF = (
+    "Filesystem               Size  Used Avail Use% Mounted on\n"
+    "tmpfs                    202G  4.1M  202G   1% /run\n/dev/mapper/vg-root      437G  121G  294G  30% /\n"
+    "tmpfs                   1008G     0 1008G   0% /dev/shm\n"
+    "/dev/loop3                64M   64M     0 100% /snap/core/9\n"
+    "store-1:/export/home      90T   61T   30T  68% /home\n"
+)
 RAY_STATUS = (
     "======== Autoscaler status: 2026-01-05 10:00:00.123456 ========\nNode status\n" + "-" * 63 + "\n"
     "Active:\n 1 node_aaaa\n 1 node_bbbb\nPending:\n (no pending nodes)\nRecent failures:\n (no failures)\n\n"
@@ -294,6 +320,10 @@ PASTES: dict[str, str] = {
     "perfquery": PERFQUERY,
     "sinfo-reasons": SINFO,
     "ray-status": RAY_STATUS,
+    "kubernetes-pod": POD,
+    "kubernetes-nodes": NODES,
+    "sinfo": STATES,
+    "disk": DF,
 }
 """A paste of each probe."""
 

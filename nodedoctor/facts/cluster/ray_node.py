@@ -133,6 +133,10 @@ def _troubles(logs: Mapping[str, object]) -> Iterator[Trouble]:
                 yield Trouble(kind, name, count, lines, text(log, "last"))
 
 
+_ALIVE = ("Active", "Idle", "Healthy")
+"""Headings of the nodes that are there: up to Ray 2.7 all are Healthy, later Active or Idle."""
+
+
 @record
 class Demand:
     """Work that waits: GPUs of one piece, how many pieces belong together (`kind` PACK, SPREAD ...)."""
@@ -146,7 +150,11 @@ class Demand:
 @fact("ray-status")
 @record
 class RayCluster:
-    """What `ray status -v` says. `nodes` maps a node's id to its GPUs, `silent` is why there is no answer."""
+    """What `ray status -v` says.
+
+    `active` counts the nodes that are there, idle ones too; `nodes` maps a node's id to its GPUs, `silent` is
+    why there is no answer.
+    """
 
     active: int = 0
     gpus: float | None = None
@@ -176,7 +184,7 @@ class RayCluster:
         waiting = sum((sections.get(f"{kind}Demands", ()) for kind in ("Pending ", "Total ", "")), ())
         failed = (line.strip() for line in sections.get("Recent failures", ()))
         return cls(
-            sum(_leading(line) for line in sections.get("Active", ())) or len(nodes),
+            sum(_leading(line) for name in _ALIVE for line in sections.get(name, ())) or len(nodes),
             float(total.group(2)) if total else 0.0 if used else None,
             float(total.group(1)) if total else None,
             nodes,

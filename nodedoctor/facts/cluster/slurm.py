@@ -48,7 +48,7 @@ class SlurmNode:
         given = _value("AllocTRES", seen.text)
         return cls(
             name.group(1),
-            tuple(state.rstrip("*~#!%$@^-").split("+")) if state else (),
+            tuple(word.rstrip("*~#!%$@^-") for word in state.split("+")) if state else (),
             _gpus(gres),
             _tres(given) if "AllocTRES=" in seen.text else None,
             gres,

@@ -19,6 +19,7 @@ AFTER = ("nvml", "processes")
 
 _DCGM_ROW = regex(r"^[ \t]{0,40}\|([^|\n]{0,80})\|([^|\n]{0,200})\|", re.MULTILINE)
 _DCGM_CATEGORY = regex(r"^[ \t]{0,40}[|+]-{3,9}[ ]{1,9}([A-Z][\w ]{1,30}?)[ ]{1,9}-{2,20}\+", re.MULTILINE)
+_ALONE = regex(r"(Error|Warning)s?")
 _DEVICES = regex(r"^(GPUs?): ?")
 _TWICE = regex(r"^GPU \d{1,3}(?=GPU \d)")
 _ADVICE = regex(r"(?<=[a-z0-9]) (?=(?:Run|Please|Check|Verify|Reset|Restart|Terminate|See) )")
@@ -26,6 +27,9 @@ _ADVICE = regex(r"(?<=[a-z0-9]) (?=(?:Run|Please|Check|Verify|Reset|Restart|Term
 _SUM = regex(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
 _PERF = regex(r"^[ \t]*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE)
 
+_NO_ALL_REDUCE = regex(
+    r"^[ \t]*\d+\s+\d+\s+(?!float\s+sum\s)[a-z]\w{2,20}\s+[a-z]{3,10}\s+-?\d+\s+\d[\d.]*\s", re.MULTILINE
+)
 _RANK = regex(r"^#[ \t]+Rank[ \t]+\d+[ \t]", re.MULTILINE)
 _DEVICE = regex(
     r"^#[ \t]+Rank[ \t]+\d+[ \t][^\n]{0,80}?\bon[ \t]+(\S{1,64})[ \t]+device[ \t]+\d+[ \t]+\[[\w:.]{1,16}\]"
@@ -107,7 +111,7 @@ class DcgmDiag:
 
 
 def _dcgm_table(output: str) -> Iterator[DcgmTest]:
-    """The tests; below one, DCGM 4 has a row for each entity."""
+    """The tests; below one, DCGM 4 has a row for each entity; an error may be all there is."""
     test: DcgmTest | None = None
     categories = [(match.start(), match[1]) for match in _DCGM_CATEGORY.finditer(output)]
     saying = False
@@ -123,6 +127,10 @@ def _dcgm_table(output: str) -> Iterator[DcgmTest]:
             saying = False
         elif test and not name and entity:
             test = replace(test, entities=f"{test.entities} {entity[1]}".strip())
+        elif test is None and (kind := _ALONE.fullmatch(name)):
+            result_word = "Fail" if kind[1] == "Error" else "Warn"
+            test = DcgmTest(category or kind[1], result_word, "", row[0].strip(), category, value[:WORDS])
+            saying = True
         elif test and (saying := bool(re.match(r"Error|Warning", name)) or (saying and not name)):
             test = replace(
                 test, words=_ADVICE.sub(". ", _TWICE.sub("", f"{test.words} {value}".strip()))[:WORDS]
@@ -202,10 +210,14 @@ class NcclTests:
         rows = [
             m for m in _PERF.finditer(seen.text) if m[3].count(".") < 2 and m[3] != "." and len(m[1]) < 16
         ]
-        speeds = {int(m[1]): float(m[3]) for m in rows}
+        speeds = {int(m[1]): float(m[3]) for m in rows if int(m[1])}
         wrong = sum(int(m[4]) for m in rows if m[4].isdecimal() and len(m[4]) < 16)
         gpus, version = len(_RANK.findall(seen.text)), _NCCL.search(seen.text)
         kinds = {(host, model.strip()) for host, model in _DEVICE.findall(seen.text)}
         model = next(iter(kinds))[1] if len(kinds) == 1 else ""
         tests = cls(speeds, wrong, gpus, version[1] if version else "", model)
+        if not speeds and _NO_ALL_REDUCE.search(seen.text):
+            return Unseen.skip(
+                "the rows are of another collective, or of another type, than all_reduce_perf's"
+            )
         return _absent(seen, "all_reduce_perf") or (tests if speeds else Unseen.of(seen))

@@ -26,6 +26,8 @@ _NAME = r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?"
 _VERSION = r"(\d[\w.+!-]*)"
 _FREEZE = regex(rf"{_NAME}\s*={{2,3}}\s*{_VERSION}")
 _COLUMNS = regex(rf"{_NAME}\s+{_VERSION}(?:\s|$)")
+_PICKED = regex(rf"[>|\s`]{{0,20}}{_NAME}\s+{_VERSION}\s*$")
+"""A row of `pip list`, which has a heading where nothing was picked out of it."""
 _DIRECT = regex(rf"{_NAME} @ (\S+)")
 _NOTHING = ("None", "N/A", "Could not collect", "False", "")
 _VARIABLE = regex(r"(LD_LIBRARY_PATH|LD_PRELOAD|CUDA_HOME|CUDA_PATH)=(.+)")
@@ -107,9 +109,14 @@ def _sglang(source: str, values: Mapping[str, str]) -> Pasted:
 def pip_list(seen: Observation) -> Pasted | None:
     """Read a list of packages in any of the usual forms; None when there is none in the text."""
     packages = tuple(_distinct(_from_json(seen.text) or _from_lines(_lines(seen))))
-    return (
-        Pasted(seen.probe, packages, complete=True, machine="x86_64") if packages and seen.answered else None
-    )
+    if not packages or not seen.answered:
+        return None
+    return Pasted(seen.probe, packages, complete=_is_whole_list(seen.text), machine="x86_64")
+
+
+def _is_whole_list(text: str) -> bool:
+    """Whether it can be all that torch needs, and not rows that were picked."""
+    return not all(map(_PICKED.match, text.strip().splitlines()))
 
 
 def _lines(seen: Observation) -> list[str]:

@@ -34,6 +34,12 @@ _FAILED = regex(
     r"^(?:failed|error|unable|could not|fatal)\b|\bfailed\b(?! Exit code)|\bnot (?:found|supported)\b",
     re.IGNORECASE,
 )
+_UNIT = regex(
+    r"systemd\[\d{1,10}\]: (?:nvidia-fabricmanager\.service: (?P<end>Failed with result '[\w-]{1,30}'"
+    r"|(?:Main|Control) process exited, [^\n]{1,80})|(?P<start>Started|Failed to start) "
+    r"(?:nvidia-fabricmanager|NVIDIA [Ff]abric [Mm]anager)[^\n]{0,80})"
+)
+"""What systemd's journal says of its unit (systemd, src/core/unit.c and service.c)."""
 _UP = regex(r"[Ss]uccessfully configured all the available")
 _MOST = 20
 """Different errors that are named; ours."""
@@ -42,8 +48,12 @@ _MOST = 20
 def verdicts(output: str) -> Iterator[Verdict]:
     """Each different error once, with how often it was logged; how it came up where there is none."""
     counts: dict[tuple[Result, str, str], list[str]] = {}
-    success = ""
+    success = failure = ""
     for line in output.splitlines():
+        if unit := _UNIT.search(line):
+            started = unit["start"] == "Started"
+            failure = "" if started else line[unit.start() :].partition("]: ")[2].strip()
+            success = success if started else ""
         if not (match := _LINE.search(line)):
             continue
         words = match["words"].strip()
@@ -55,6 +65,10 @@ def verdicts(output: str) -> Iterator[Verdict]:
     for (result, subject, summary), lines in list(counts.items())[:_MOST]:
         times = f", {count_with_noun(len(lines), 'time')}" if len(lines) > 1 else ""
         yield Verdict(PROBE, TOOL, result, f"{summary}{times}"[:WORDS], subject, lines[0][:WORDS])
+    if failure:
+        words = f"its service does not run: {failure}"
+        yield Verdict(PROBE, TOOL, "fail", words[:WORDS], "service:nvidia-fabricmanager", failure[:WORDS])
+        return
     if success and not any(result in ("fail", "warn") for result, _, _ in counts):
         yield Verdict(PROBE, TOOL, "pass", success[:WORDS], quote=success[:WORDS])
     elif not counts:

@@ -82,6 +82,10 @@ def _gpus(parts: dict[str, str]) -> Iterator[Verdict]:
     has, gives = (
         {row["name"]: row for row in _GPUS.finditer(parts.get(name, ""))} for name in _SECTIONS[1:3]
     )
+    for name, row in gives.items():
+        if not has:
+            words = f"{row['count']} {name} allocatable; how many it has was not pasted"
+            yield Verdict(PROBE, TOOL, "note", words, f"resource:{name}", row[0].strip())
     for name, row in has.items():
         if name not in gives:
             continue
@@ -101,12 +105,13 @@ def _gpus(parts: dict[str, str]) -> Iterator[Verdict]:
 
 
 def _parts(output: str) -> dict[str, str]:
-    """The lines below each heading at the left margin."""
+    """The lines below each heading that are indented further than it is."""
     sections: dict[str, list[str]] = {}
-    heading = ""
+    heading, margin = "", 0
     for line in output.splitlines():
-        if line[:1].strip():
-            heading = line.split(None, 1)[0]
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and (indent <= margin or line.strip() in _SECTIONS):
+            heading, margin = line.split(None, 1)[0], indent
         elif heading in _SECTIONS:
-            sections.setdefault(heading, []).append(line)
+            sections.setdefault(heading, []).append(line[margin:])
     return {name: "\n".join(lines) for name, lines in sections.items()}

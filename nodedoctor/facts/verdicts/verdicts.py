@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 from nodedoctor.declare.registry import fact
 from nodedoctor.facts.verdicts import (
+    cluster_lists,
     dcgm_health,
     fabric_log,
     fabric_tables,
     inspector,
     kubernetes,
+    kubernetes_pod,
     mlxlink,
     port_counters,
     scans,
@@ -24,6 +26,9 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     dcgm_health.PROBE: dcgm_health.verdicts,
     mlxlink.PROBE: mlxlink.verdicts,
     kubernetes.PROBE: kubernetes.verdicts,
+    kubernetes_pod.PROBE: kubernetes_pod.verdicts,
+    cluster_lists.NODES: cluster_lists.nodes,
+    cluster_lists.SINFO: cluster_lists.states,
     scans.GPUD: scans.gpud,
     scans.IBDIAGNET: scans.ibdiagnet,
     scans.VALIDATION: scans.validation,

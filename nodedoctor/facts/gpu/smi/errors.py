@@ -59,6 +59,10 @@ _HANDLE = re.compile(
     r"Unable to determine the device handle for (?:gpu )?(?:GPU ?)?(?P<index>\d{1,2}(?!\d|:\d))?:? ?"
     r"(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])?: ?(?P<error>.+)"
 )
+_CORRUPT = re.compile(
+    r"WARNING: infoROM is corrupted at gpu "
+    r"(?P<bus>(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
+)
 _BUS = re.compile(r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 
 
@@ -90,6 +94,12 @@ def lost_gpus(text: str) -> Iterator[LostGpu]:
         index = int(found["index"]) if found["index"] else None
         bus_id = found["bus"] and normal_bus_id(found["bus"])
         yield LostGpu(index, bus_id, error_name(found["error"]) or "UNKNOWN", found[0].strip())
+
+
+def corrupt_inforoms(text: str) -> frozenset[str]:
+    """The addresses of the GPUs of whose InfoROM nvidia-smi warns, behind its table (exit code 14)."""
+    addresses = (normal_bus_id(match["bus"]) for match in _CORRUPT.finditer(inert(text)))
+    return frozenset(address for address in addresses if address)
 
 
 def normal_bus_id(text: str) -> str | None:

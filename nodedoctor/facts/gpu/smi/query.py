@@ -13,7 +13,7 @@ from nodedoctor.facts.gpu.smi.errors import error_name
 from nodedoctor.facts.gpu.smi.sections import Section, inert, plain
 from nodedoctor.patterns import regex
 
-_HEAD = regex(r"[a-z][\w.]{0,60}(?: \[[^\]]{1,12}\])?")
+_HEAD = regex(r"[a-z][\w.]{0,100}(?: \[[^\]]{1,12}\])?")
 """The name of a column, and its unit."""
 _REASON = regex(r"clocks_(?:event|throttle)_reasons\.(\w{1,60})")
 _BUS = ("pci.bus_id", "gpu_bus_id")

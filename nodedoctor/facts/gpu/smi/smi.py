@@ -10,7 +10,13 @@ from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.gpu.gpu import Gpu, GpuReading, LostGpu
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.smi import table
-from nodedoctor.facts.gpu.smi.errors import init_error, library_version, lost_gpus, normal_bus_id
+from nodedoctor.facts.gpu.smi.errors import (
+    corrupt_inforoms,
+    init_error,
+    library_version,
+    lost_gpus,
+    normal_bus_id,
+)
 from nodedoctor.facts.gpu.smi.gpu import gpu_of
 from nodedoctor.facts.gpu.smi.q import read_q
 from nodedoctor.facts.gpu.smi.sections import Section, inert, read_xml
@@ -83,7 +89,13 @@ class SmiTable:
     def parse(cls, seen: Observation) -> SmiTable | Unseen:
         """Read the table; it may follow a prompt, and errors may stand before it."""
         driver, cuda = table.versions(seen.text)
-        listed = tuple(table.gpus(seen.text))
+        corrupt = corrupt_inforoms(_printed_text(seen))
+        listed = tuple(
+            replace(gpu, errors={**gpu.errors, "inforom_image_version": "CORRUPTED_INFOROM"})
+            if gpu.bus_id in corrupt
+            else gpu
+            for gpu in table.gpus(seen.text)
+        )
         broken = [gone for gpu in listed if (gone := table.lost(gpu))]
         counted = len(listed) if table.is_whole(seen.text) else None
         reading = GpuReading(TABLE, driver, cuda, counted=counted, gpus=listed, lost=tuple(broken))

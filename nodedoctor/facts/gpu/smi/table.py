@@ -20,7 +20,7 @@ from nodedoctor.patterns import regex
 _DRIVER = regex(r"\b(?:Driver|KMD) Version: *(\d[\d.]*)")
 _CUDA = regex(r"\bCUDA(?: UMD)? Version: *(\d[\d.]*)")
 _GPU = regex(
-    r"\|\s*(?P<index>\d{1,3})\s+(?P<name>\S.{0,60}?)\s+(?P<persistence>On|Off|N/A|ERR!)\s*"
+    r"\|\s*(?P<index>\d{1,3})\s+(?P<name>\S.{0,60}?)\s+(?P<persistence>On|Off|N/A|ERR!|WDDM|TCC|MCDM|WDM)\s*"
     r"\|\s*(?P<bus>[0-9A-Fa-f:.]{7,16}|ERR!|N/A)\s+(?P<display>On|Off|N/A|ERR!)\s*"
     r"\|\s*(?P<ecc>\S+(?: \S+){0,3})\s*\|"
 )
@@ -34,6 +34,8 @@ _PROCESS = regex(
     r"(?P<type>C\+G|M\+C|[CGM])\s+(?P<name>\S.{0,90}?)\s+(?P<used>\d+MiB|N/A)\s*\|"
 )
 _MIG_DEVICE = regex(r"\|\s*(?P<gpu>\d{1,3})\s+\d+\s+\d+\s+\d+\s+\|\s*\d+MiB\s*/")
+_MODELS = ("WDDM", "TCC", "MCDM", "WDM")
+"""Driver models of Windows, in the column of the persistence mode."""
 _COMPUTE = {
     "Default": "default",
     "E. Process": "exclusive-process",
@@ -86,7 +88,7 @@ def _gpu(head: re.Match[str], below: list[str]) -> tuple[dict[str, Any], dict[st
     told: dict[str, tuple[Any, str | None]] = {
         "name": (None if name.endswith("...") or error_name(name) else name, None),
         "bus_id": (normal_bus_id(head["bus"]), None),
-        "persistence_mode": value_of(head["persistence"], flag),
+        "persistence_mode": _persistence(head["persistence"]),
         **_ecc(head["ecc"]),
     }
     if below and (use := _USE.match(below[0])):
@@ -95,6 +97,10 @@ def _gpu(head: re.Match[str], below: list[str]) -> tuple[dict[str, Any], dict[st
         told["mig_mode"] = value_of(mode["mig"], flag)
     values = {name: value for name, (value, _) in told.items() if value is not None}
     return values, {name: error for name, (_, error) in told.items() if error}
+
+
+def _persistence(column: str) -> tuple[Any, str | None]:
+    return (None, None) if column in _MODELS else value_of(column, flag)
 
 
 def _ecc(column: str) -> dict[str, tuple[Any, str | None]]:

@@ -1,0 +1,76 @@
+"""Nodes that a cluster's scheduler has given up or taken out, by `kubectl get nodes` and `sinfo`.
+
+Formats: kubernetes/kubernetes 1.16 to 1.35, pkg/printers/internalversion/printers.go (printNode); Slurm 18.08
+to 25.11, src/sinfo.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodedoctor.declare.registry import pasted
+from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict
+from nodedoctor.patterns import regex
+from nodedoctor.wording import count_with_noun
+
+NODES, SINFO = "kubernetes-nodes", "sinfo"
+kubernetes_nodes = pasted(NODES, "The output of kubectl get nodes.")
+sinfo = pasted(SINFO, "The output of sinfo.")
+
+_NODE = regex(
+    r"^[ \t]{0,8}(?P<name>[a-z\d][\w.-]{0,252})[ \t]{1,300}"
+    r"(?P<status>(?:Ready|NotReady|Unknown)(?:,[\w-]{1,40}){0,4})[ \t]",
+    re.M,
+)
+_STATE = regex(
+    r"^[ \t]{0,8}(?P<partition>[\w.*+-]{1,64})[ \t]{1,40}(?:up|down|drain|inact)[ \t]{1,40}"
+    r"\S{1,20}[ \t]{1,40}(?P<count>\d{1,6})[ \t]{1,40}(?P<state>[a-z_]{2,20})(?P<mark>[*~#!%$@^+-]{0,3})"
+    r"(?:[ \t]{1,40}(?P<nodes>[A-Za-z][\w.,[\]-]{0,2000}))?[ \t]*$",
+    re.M,
+)
+_FAILED_STATES = frozenset({"down", "fail", "failg", "failing", "err", "error"})
+_DRAIN_STATES = frozenset({"drain", "drng", "drained", "draining", "maint"})
+"""Short and long words of sinfo for states in which no job starts (Slurm, sinfo(1), NODE STATE CODES)."""
+
+
+def nodes(output: str) -> Iterator[Verdict]:
+    """Each node that is not ready, each that was cordoned, and how many are ready."""
+    rows = list(_NODE.finditer(output))
+    for row in rows:
+        words = f"{row['name']} is {row['status']}"
+        if not row["status"].startswith("Ready"):
+            yield _verdict(NODES, "kubectl get nodes", "fail", words, row["name"], row)
+        elif "SchedulingDisabled" in row["status"]:
+            words = f"{row['name']} is cordoned (SchedulingDisabled)"
+            yield _verdict(NODES, "kubectl get nodes", "note", words, row["name"], row)
+    if ready := [row for row in rows if row["status"].startswith("Ready")]:
+        words = f"{len(ready)} of {count_with_noun(len(rows), 'node')} Ready"
+        quote = ready[0][0].strip()[:WORDS]
+        yield Verdict(NODES, "kubectl get nodes", "pass", words, quote=quote)
+
+
+def states(output: str) -> Iterator[Verdict]:
+    """The nodes in each state in which no job starts: a warning where that state is of a fault.
+
+    A node of several partitions has a line in each; an asterisk says that it does not respond.
+    """
+    entries = set()
+    rows = list(_STATE.finditer(output))
+    for row in rows:
+        state, is_silent = row["state"], "*" in row["mark"]
+        if not int(row["count"]) or (row["nodes"], state) in entries:
+            continue
+        entries.add((row["nodes"], state))
+        if is_silent or state in _FAILED_STATES or state in _DRAIN_STATES:
+            silent = " and not responding" if is_silent and state not in _FAILED_STATES else ""
+            result: Result = "warn" if is_silent or state in _FAILED_STATES else "note"
+            words = f"{row['nodes'] or count_with_noun(int(row['count']), 'node')}: {state}{silent}"
+            yield _verdict(SINFO, "sinfo", result, words, row["nodes"] or row["partition"], row)
+    if rows:
+        count = count_with_noun(len(rows), "line")
+        yield Verdict(SINFO, "sinfo", "note", f"{count} of node states read")
+
+
+def _verdict(probe: str, tool: str, result: Result, words: str, node: str, row: re.Match[str]) -> Verdict:
+    return Verdict(probe, tool, result, words[:WORDS], f"nodes:{node}"[:80], row[0].strip()[:WORDS])

@@ -1,0 +1,132 @@
+"""Outputs about a machine, its network names and its packages."""
+
+from __future__ import annotations
+
+from nodedoctor.intake.shape import FRONT, Shape, by_head, by_lines
+
+_KNOWN_PACKAGES = (
+    r"(?:torch(?:vision|audio|data|text|ao|rec)?|pytorch(?:-[\w-]{1,40})?|triton|vllm|sglang|sgl[_-]kernel|ray"
+    r"|deepspeed|megatron[\w-]{0,20}|transformers|accelerate|flash[_-]attn\w{0,20}|xformers|apex"
+    r"|transformer[_-]engine\w{0,20}|nvidia-[\w-]{1,60}|cuda-[\w-]{1,60}|cupy-cuda\d\dx|nccl|cudnn|cudatoolkit)"
+)
+"""Packages of which rows are known without the heading that `grep` takes away."""
+
+HOST_SHAPES: tuple[Shape, ...] = (
+    by_head(
+        "# packages in environment at",
+        r"# packages in environment at [^\n]{1,400}:",
+        "conda list",
+        "pip-list",
+        "conda/conda 4.6 to 26, conda/cli/main_list.py",
+        body=r"#|[A-Za-z0-9_][\w.-]* +\d\S*|[A-Za-z0-9_][\w.-]* +\S+ +\S",
+        first=True,
+    ),
+    by_lines(
+        ("torch", "triton", "vllm", "sgl", "ray ", "deepspeed", "nvidia-", "cuda-", "nccl ", "flash"),
+        FRONT + rf"[ \t]{{0,8}}{_KNOWN_PACKAGES}[ \t]{{1,60}}\d{{1,6}}(?:\.\d{{1,9}})[\w.+!-]{{0,60}}"
+        r"(?:[ \t]{1,40}[\w./:-]{1,80}){0,3}[ \t]{0,20}$",
+        "rows of pip list",
+        "pip-list",
+        "pypa/pip 9 to 26",
+        tool="pip list",
+        body=r"[A-Za-z0-9][\w.-]* +\d\S*$",
+    ),
+    by_head(
+        "Used by",
+        r"Module {1,60}Size {1,12}Used by\b",
+        "lsmod",
+        "",
+        "kmod 9 to 34, tools/lsmod.c",
+        body=r"\w[\w-]{0,60} {1,60}\d{1,12} {1,12}-?\d{1,6}\b",
+        first=True,
+    ),
+    by_head(
+        ("Server Version:", "Default Runtime:", "Runtimes:"),
+        r"(?:Server Version: \d|Runtimes: \S|Default Runtime: \S)",
+        "docker info",
+        "",
+        "docker/cli 17 to 29, cli/command/system/info.go",
+        body=r"\s*[A-Z][\w ()/-]{0,40}:|\s+\S|WARNING: ",
+    ),
+    by_lines(
+        ("==>",),
+        FRONT + r"[\w.-]{1,64} {1,20}port {1,6}\d{1,3} {1,6}==> {1,6}[\w.@-]{1,64} {1,20}\((?:Up|Down)\)"
+        r"[^\n]{0,200}$",
+        "ibdev2netdev",
+        "",
+        "MLNX_OFED and Mellanox/container_scripts, ibdev2netdev",
+    ),
+    by_head(
+        ("INDEX", "n_gids_found="),
+        r"(?:DEV[ \t]{1,20}PORT[ \t]{1,20}INDEX[ \t]{1,20}GID\b|n_gids_found=\d)",
+        "show_gids",
+        "",
+        "MLNX_OFED, show_gids",
+        body=r"---|DEV[ \t]|n_gids_found=|[\w.-]{1,64}[ \t]{1,20}\d{1,3}[ \t]{1,20}\d{1,4}[ \t]",
+        joins=True,
+    ),
+    by_head(
+        "node GUID",
+        r"device[ \t]{1,40}node GUID",
+        "ibv_devices",
+        "",
+        "linux-rdma/rdma-core 17 to 60, libibverbs/examples/device_list.c",
+        body=r"\s*-{4,}|\s*[\w.-]{1,64}[ \t]{1,40}[\da-f]{16}$",
+    ),
+    by_head(
+        "Settings for ",
+        r"Settings for [\w.@-]{1,40}:",
+        "ethtool",
+        "",
+        "ethtool 3.4 to 6.15",
+        tool="ethtool INTERFACE",
+        body=r"\s+\S|Cannot get |netlink error: ",
+        joins=True,
+    ),
+    by_head(
+        "Filesystem",
+        r"Filesystem {1,200}(?:Type {1,20})?(?:Size|1K-blocks|1M-blocks|Inodes) {1,20}I?Used",
+        "df",
+        "disk",
+        "coreutils 8 to 9, src/df.c",
+        tool="df -h",
+        body=r"\S{1,400}(?: {1,200}\S{1,20}){3,6} {1,20}(?:\d{1,3}%|-) {1,20}/",
+        joins=True,
+        needs=r"Filesystem[^\n]{1,300}(?:Size|-blocks) [^\n]{0,80}\n(?:[^\n]{0,999}\n){0,99}?"
+        r"(?:/dev/(?!loop|sr\d)|overlay |[\w.-]{1,200}:)",
+    ),
+    by_head(
+        "buff/cache",
+        r"total {1,20}used {1,20}free {1,20}shared {1,20}buff(?:ers|/cache)",
+        "free",
+        "",
+        "procps 3.3 to 4.0, src/free.c",
+        tool="free -h",
+        body=r"(?:Mem|Swap|Total|Low|High|-/\+ buffers/cache):",
+    ),
+    by_head(
+        "NUMA node",
+        r"NUMA node(?:\(s\)|\d{1,4} CPU\(s\)):",
+        "lscpu",
+        "",
+        "util-linux 2.20 to 2.41, sys-utils/lscpu.c",
+    ),
+    by_head(
+        "available: ",
+        r"available: \d{1,4} nodes? \(",
+        "numactl -H",
+        "",
+        "numactl 2.0, numactl.c",
+        body=r"node (?:\d{1,4} (?:cpus|size|free):|distances|\s+\d)|\s+\d{1,4}:",
+    ),
+    by_head(
+        ("core file size", "max locked memory", "real-time non-blocking", "open files"),
+        r"(?:core file size|max locked memory|real-time non-blocking time|open files)[ \t]{1,60}"
+        r"\((?:[\w/-]{1,20}, )?-\w\)",
+        "ulimit -a",
+        "",
+        "bash 3 to 5.3, builtins/ulimit.def",
+        body=r"[a-z][\w -]{2,40}\((?:[\w/ -]{1,20}, )?-\w\)",
+        joins=True,
+    ),
+)

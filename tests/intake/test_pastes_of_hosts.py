@@ -1,0 +1,356 @@
+"""Outputs about clusters, file systems and packages, and parts of outputs that stand alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import smi_texts
+from hypothesis import given
+from hypothesis import strategies as st
+from pastes import DF, KUBERNETES, NODES, POD, RAY_STATUS, STATES
+from recorded import alarms, mesh, replay, topo
+
+from nodedoctor.facts.cluster.ray_node import RayCluster
+from nodedoctor.facts.measured.deep_tools import NcclTests
+from nodedoctor.facts.stack.pastes import PIP_LIST, pip_list
+from nodedoctor.facts.verdicts.verdicts import OtherTools
+from nodedoctor.intake.convert import file_systems
+from nodedoctor.intake.document import document
+from nodedoctor.intake.judge import read
+from nodedoctor.intake.outputs import NodeOutput, snapshot_of
+from nodedoctor.intake.split import split
+from nodedoctor.model import Observation, Unseen
+
+WORDS = st.text(alphabet="abcdefghij klmnop,.?", max_size=60).map(str.strip).filter(lambda text: text)
+
+
+def said(probe: str, text: str) -> list[tuple[str, str]]:
+    told = OtherTools.parse(Observation(probe, text=text, rc=0))
+    assert isinstance(told, OtherTools)
+    return [(verdict.result, verdict.words) for verdict in told.verdicts]
+
+
+def of_mail(text: str) -> dict[str, object]:
+    """What `read -` makes of a mail with this text."""
+    return document(read(["-"], stdin=text.encode()))
+
+
+def judged(tmp_path: Path, text: str, *, deep: bool = False) -> list[str]:
+    """The alarms over a paste."""
+    pieces = [NodeOutput(piece, "paste") for piece in split(text).pieces]
+    observations = snapshot_of(pieces, "").observations
+    return alarms(replay(tmp_path, {name: seen.text for name, seen in observations.items()}, deep=deep))
+
+
+@pytest.mark.parametrize(
+    ("status", "result"),
+    [
+        ("Ready", ""),
+        ("NotReady", "fail"),
+        ("Unknown", "fail"),
+        ("NotReady,SchedulingDisabled", "fail"),
+        ("Ready,SchedulingDisabled", "note"),
+    ],
+)
+@given(st.integers(0, 12), st.booleans())
+def test_each_node_of_kubernetes_is_judged_by_its_status(status: str, result: str, before: int, wide: bool):
+    rows = [f"gpu-{n:02}   Ready    <none>   97d   v1.31.4" for n in range(before)]
+    rows.append(f"gpu-99   {status}   <none>   97d   v1.31.4{'   10.4.0.9   Ubuntu 24.04' if wide else ''}")
+    (piece,) = split("NAME     STATUS   ROLES   AGE   VERSION\n" + "\n".join(rows) + "\n").pieces
+    told = said("kubernetes-nodes", piece.text)
+    assert [one for one, words in told if words.startswith("gpu-99 ")] == ([result] if result else [])
+    ready = before + status.startswith("Ready")
+    assert (f"{ready} of {before + 1} node" in told[-1][1]) is (ready > 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "result"),
+    [("down*", "warn"), ("down", "warn"), ("fail*", "warn"), ("idle*", "warn"), ("drain", "note"),
+     ("drng@", "note"), ("maint", "note"), ("idle~", ""), ("mix", ""), ("alloc", "")],
+)  # fmt: skip
+def test_states_of_sinfo_that_nobody_plans_are_a_warning(state: str, result: str):
+    text = STATES + f"train*       up 7-00:00:00      2 {state:>6} gpu-[17-18]\n"
+    text += f"debug        up 1-00:00:00      2 {state:>6} gpu-[17-18]\n"
+    (piece,) = split(text).pieces
+    told = [one for one, words in said("sinfo", piece.text) if words.startswith("gpu-[17-18]")]
+    assert told == ([result] if result else [])
+
+
+ENDED = "    Last State:     Terminated\n      Reason:       {0}\n      Exit Code:    {1}\n"
+WAITS = "    State:          Waiting\n      Reason:       {0}\n"
+EVENT = "  Warning  {0}  40s (x2 over 41s)  default-scheduler  0/9 nodes are available\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "row", "words"),
+    [
+        ("    Ready:          True\n", ENDED.format("OOMKilled", 137), "OOMKilled, exit code 137"),
+        ("    Ready:          True\n", ENDED.format("Error", 1), "Error, exit code 1"),
+        ("    Ready:          True\n", ENDED.format("Completed", 0), ""),
+        ("    Ready:          True\n", WAITS.format("CrashLoopBackOff"), "CrashLoopBackOff"),
+        ("    Ready:          True\n", WAITS.format("ContainerCreating"), ""),
+        ("  Normal  Started", EVENT.format("FailedScheduling"), "0/9 nodes are available"),
+    ],
+)
+@pytest.mark.parametrize("indent", [0, 2, 7])
+def test_a_pod_is_told_by_what_it_waits_for_and_how_it_ended(line: str, row: str, words: str, indent: int):
+    text = POD.replace(line, row + line, 1)
+    mailed = "this one is ours\n\n" + "".join(f"{' ' * indent}{one}\n" for one in text.splitlines())
+    (piece,) = split(mailed).pieces
+    assert piece.shape.probe == "kubernetes-pod"
+    ((result, told),) = said("kubernetes-pod", piece.text)
+    assert result == ("warn" if words else "pass")
+    assert words in told
+
+
+@pytest.mark.parametrize("indent", [0, 2, 5])
+@pytest.mark.parametrize("cut", ["", "......\n"])
+@pytest.mark.parametrize(("usable", "result"), [(8, "pass"), (7, "fail")])
+def test_a_described_node_is_read_in_parts_and_indented(indent: int, cut: str, usable: int, result: str):
+    capacity = KUBERNETES[KUBERNETES.index("Capacity:") : KUBERNETES.index("Events:")]
+    head, _, rest = capacity.rpartition("nvidia.com/gpu:     8")
+    text = f"Name:               gpu-07\nRoles:              <none>\n{cut}" if cut else ""
+    text += f"{head}nvidia.com/gpu:     {usable}{rest}"
+    mailed = "the node:\n" + "".join(f"{' ' * indent}{line}\n" for line in text.splitlines())
+    (piece,) = split(mailed).pieces
+    told = said("kubernetes-node", piece.text)
+    assert [one for one, _ in told] == [result]
+    assert f"{usable} of 8" in told[0][1]
+
+
+def test_what_is_allocatable_alone_is_no_proof():
+    part = KUBERNETES[KUBERNETES.index("Allocatable:") : KUBERNETES.index("Events:")]
+    (piece,) = split(part).pieces
+    ((result, words),) = said("kubernetes-node", piece.text)
+    assert result == "note" and "8 nvidia.com/gpu" in words
+
+
+UNIT = "Jan 05 10:{0:02}:00 gpu-07 systemd[1]: "
+UPS = (
+    "Jan 05 10:{0:02}:00 gpu-07 nv-fabricmanager[7]: Successfully configured all the available NVSwitches.\n"
+)
+FAILS = UNIT + "nvidia-fabricmanager.service: Failed with result 'exit-code'.\n"
+FAILS_TO_START = UNIT + "Failed to start nvidia-fabricmanager.service - NVIDIA fabric manager service.\n"
+STARTS = UNIT + "Started nvidia-fabricmanager.service - NVIDIA fabric manager service.\n"
+
+
+@pytest.mark.parametrize(
+    ("events", "result"),
+    [
+        ((UPS, STARTS), "pass"),
+        ((STARTS, UPS), "pass"),
+        ((UPS, STARTS, FAILS), "fail"),
+        ((FAILS, FAILS_TO_START), "fail"),
+        ((FAILS, STARTS, UPS), "pass"),
+    ],
+)
+def test_the_unit_of_the_fabric_manager_is_as_it_was_last(events: tuple[str, ...], result: str):
+    text = "".join(event.format(minute) for minute, event in enumerate(events))
+    (piece,) = split(text).pieces
+    assert [one for one, _ in said("fabric-manager-log", piece.text)] == [result]
+
+
+@pytest.mark.parametrize(
+    ("heading", "nodes"), [("Active", 2), ("Healthy", 2), ("Idle", 2), ("Pending", 0), ("Recent failures", 0)]
+)
+def test_nodes_of_ray_are_counted_under_each_heading_of_the_living(heading: str, nodes: int):
+    text = RAY_STATUS.replace("Pending:\n (no pending nodes)\n", "").replace("Active", heading)
+    cluster = RayCluster.parse(Observation("ray-status", text=text, rc=0))
+    assert isinstance(cluster, RayCluster) and cluster.active == nodes
+
+
+@pytest.mark.parametrize(
+    ("state", "sick"),
+    [("DOWN", True), ("DOWN*", True), ("IDLE+NOT_RESPONDING", True), ("DOWN*+DRAIN", False),
+     ("IDLE+DRAIN", False), ("MIXED", False), ("IDLE+POWERED_DOWN", False)],
+)  # fmt: skip
+def test_a_node_that_slurm_has_lost_is_a_warning(tmp_path: Path, state: str, sick: bool):
+    text = f"NodeName=gpu-17 Arch=x86_64\n   Gres=gpu:h100:8\n   State={state} ThreadsPerCore=2\n"
+    assert bool(alarms(replay(tmp_path, {"slurm-node": text}))) is sick
+
+
+@pytest.mark.parametrize(
+    ("used", "free", "sick"), [("121G", "294G", False), ("437G", "0", True), ("436G", "512M", True)]
+)
+@pytest.mark.parametrize("name", ["/dev/mapper/vg-root", "overlay", "tmpfs", "/dev/loop7"])
+def test_a_full_file_system_is_one_that_holds_data(
+    tmp_path: Path, used: str, free: str, sick: bool, name: str
+):
+    row = "/dev/mapper/vg-root      437G  121G  294G  30% /\n"
+    text = DF.replace(row, f"{name:<24} 437G {used:>5} {free:>5} 100% /\n")
+    assert bool(judged(tmp_path, text)) is (sick and name in ("/dev/mapper/vg-root", "overlay"))
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12), st.sampled_from(["1K-blocks", "1M-blocks"]))
+def test_blocks_of_df_are_counted_in_the_unit_of_its_heading(used: int, free: int, heading: str):
+    unit = {"1K-blocks": 1 << 10, "1M-blocks": 1 << 20}[heading]
+    text = f"Filesystem {heading} Used Available Use% Mounted on\n"
+    text += f"/dev/sda2 {used + free} {used} {free} 50% /data\n"
+    (piece,) = split(text).pieces
+    space = json.loads(file_systems([piece]))["statvfs"]["/data"]
+    assert space == {
+        "size_bytes": (used + free) * unit, "used_bytes": used * unit, "free_bytes": free * unit,
+    }  # fmt: skip
+
+
+@given(st.text(alphabet="Filesystem 1K-blocksUed%/dv:\n0123G.-", max_size=200), st.integers(0, 400))
+def test_no_list_of_file_systems_is_too_damaged_to_convert(junk: str, at: int):
+    text = DF[:at] + junk + DF[at:]
+    for piece in split(text).pieces:
+        if piece.shape.probe == "disk":
+            space = json.loads(file_systems([piece]))["statvfs"]
+            assert all(size >= 0 for sizes in space.values() for size in sizes.values())
+
+
+@pytest.mark.parametrize("front", ["", "> ", "    "])
+def test_rows_that_were_picked_of_a_list_say_nothing_of_what_is_missing(front: str):
+    rows = "torch                    2.8.0+cu128\ntorchvision              0.23.0+cu128\n"
+    text = "".join(f"{front}{line}\n" for line in rows.splitlines())
+    (piece,) = split(f"pip says:\n\n{text}").pieces
+    told = pip_list(Observation(PIP_LIST.name, text=piece.text, rc=0))
+    assert told is not None and not told.complete
+    assert [package.name for package in told.packages] == ["torch", "torchvision"]
+    whole = pip_list(Observation(PIP_LIST.name, text=f"Package Version\n------- -------\n{rows}", rc=0))
+    assert whole is not None and whole.complete
+
+
+def test_a_list_of_conda_is_one_list_and_not_what_wheels_ask_for(tmp_path: Path):
+    text = (
+        "# packages in environment at /opt/conda/envs/train:\n#\n# Name      Version     Build  Channel\n"
+        "_libgcc_mutex  0.1  main\nnumpy  2.1.3  py311h1\nnccl  2.26.2.1  ha44e49d_1  conda-forge\n"
+        "pytorch  2.4.1  py3.11_cuda12.4_cudnn9.1.0_0  pytorch\ntorchvision  0.19.1  py311_cu124  pytorch\n"
+    )
+    (piece,) = split(f"(train) me@gpu-07:~$ conda list\n{text}").pieces
+    assert piece.text.count("\n") == 8
+    assert judged(tmp_path, text) == []
+    told = pip_list(Observation(PIP_LIST.name, text=piece.text, rc=0))
+    assert told is not None and len(told.packages) == 4
+
+
+@pytest.mark.parametrize("model", ["WDDM", "TCC", "MCDM"])
+@pytest.mark.parametrize("ecc", ["0", "3"])
+def test_the_table_of_windows_is_read_as_that_of_linux(tmp_path: Path, model: str, ecc: str):
+    linux = smi_texts.table(smi_texts.row(0, ecc=ecc))
+    head = next(line for line in linux.splitlines() if "00000000:" in line)
+    name, _, rest = head.partition("| 0000")
+    windows = linux.replace(head, f"{name.rstrip()[:-2]}{model}  | 0000{rest}")
+    assert model in windows
+    assert judged(tmp_path, windows) == judged(tmp_path, linux)
+
+
+@given(st.integers(0, 7), st.sampled_from(["", "0000:", "00000000:"]))
+def test_a_corrupt_inforom_below_the_table_is_of_its_gpu(sick: int, domain: str):
+    buses = [f"00000000:{0x18 + n:02X}:00.0" for n in range(8)]
+    text = smi_texts.table(*(smi_texts.row(n, bus=bus) for n, bus in enumerate(buses)))
+    text += f"WARNING: infoROM is corrupted at gpu {domain}{buses[sick][9:]}\n"
+    (piece,) = split(text).pieces
+    from nodedoctor.facts.gpu.smi.smi import SmiTable
+
+    told = SmiTable.parse(Observation("nvidia-smi", text=piece.text, rc=0))
+    assert isinstance(told, SmiTable)
+    bad = [gpu.index for gpu in told.gpus.gpus if "CORRUPTED_INFOROM" in gpu.errors.values()]
+    assert bad == [sick]
+
+
+def test_links_below_a_matrix_keep_the_gpu_they_are_of():
+    text = topo(mesh(2, "NV18")) + "\nGPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"
+    text += "".join(f"\t Link {link}: 26.562 GB/s\n" for link in range(18))
+    assert [piece.shape.probe for piece in split(text).pieces] == ["nvidia-smi-topo", "nvidia-smi-nvlink"]
+    assert split(text).pieces[1].text.startswith("GPU 0: ")
+
+
+DIAG = (
+    "+---------------------------+------------------------------------------------+\n"
+    "| Diagnostic                | Result                                         |\n"
+    "+===========================+================================================+\n"
+    "|-----  Deployment  --------+------------------------------------------------|\n"
+    "| {0:<26}| {1:<47}|\n|                           | {2:<47}|\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "status"),
+    [
+        ("Error", "GPU 2 has uncorrectable memory errors and row", "FAIL"),
+        ("Error", "GPU 2 is in use by a process", "WARN"),
+        ("Warning", "GPU 2 has uncorrectable memory errors and row", "WARN"),
+    ],
+)
+def test_an_error_of_dcgm_where_no_test_ran_is_told(tmp_path: Path, kind: str, words: str, status: str):
+    (alarm,) = judged(tmp_path, DIAG.format(kind, words, " remappings are pending"), deep=True)
+    assert words in alarm and status.lower() in alarm.lower()
+
+
+ROW = "   {0:>10}   {1:>10}   float   {2}   -1   9.9   99.17   {3}   0   9.8   99.2   {3}   0\n"
+TABLE = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+
+
+@pytest.mark.parametrize("front", ["", "0: ", "[1,0]<stdout>:", "[rank0]: "])
+@pytest.mark.parametrize("elided", ["", "   ...\n", "[...]\n"])
+def test_rows_of_nccl_tests_stand_without_their_list_of_devices(front: str, elided: str):
+    rows = [TABLE, ROW.format(0, 0, "sum", "0.00"), ROW.format(1 << 30, 1 << 28, "sum", "412.50")]
+    lines = [f"{front}{rows[0]}", f"{front}{rows[1]}", elided, f"{front}{rows[2]}"]
+    (piece,) = split("".join(lines)).pieces
+    told = NcclTests.parse(Observation("all-reduce-perf", text=piece.text, rc=0))
+    assert isinstance(told, NcclTests) and told.busbw_gbytes_s == {1 << 30: 412.5}
+
+
+def test_another_collective_of_nccl_tests_is_none_of_ours():
+    (piece,) = split(TABLE + ROW.format(1 << 30, 1 << 28, "none", "190.1")).pieces
+    told = NcclTests.parse(Observation("all-reduce-perf", text=piece.text, rc=0))
+    assert isinstance(told, Unseen) and "another collective" in told.note
+
+
+@given(WORDS, WORDS)
+def test_words_around_outputs_are_no_jobs_log(before: str, after: str):
+    result = of_mail(f"it failed: {before}\n\n{NODES}\n\nwhy the error? {after}\n")
+    assert result["triage"] is None
+    assert {item["what"] for item in result["recognised"]} == {"kubectl get nodes"}  # type: ignore[union-attr]
+
+
+def test_what_was_read_and_is_not_decided_stands_first():
+    text = "".join(f"    gpuId {gpu}:\n        {'D ' * 18}\n" for gpu in range(2))
+    mail = f"|  NvLink Link Status  |\nGPUs:\n{text}\n```\n{DIAG.format('Denylist', 'Pass', '')}```\n"
+    assert str(of_mail(mail)["headline"]).startswith("2 GPUs: 0 of 18 NVLinks up")
+    env = "PyTorch version: 2.4.1+cu124\nCUDA used to build PyTorch: 12.4\nIs CUDA available: {0}\n"
+    assert "is_available() was False" in str(of_mail(env.format("False"))["headline"])
+    assert "is_available()" not in str(of_mail(env.format("True"))["headline"])
+
+
+def test_all_columns_of_a_query_are_one_output():
+    names = [f"ecc.errors.uncorrected.aggregate.some_long_name_of_a_counter_{n}" for n in range(150)]
+    text = f"{', '.join(['index', *names])}\n{', '.join(['0'] * 151)}\n"
+    assert len(text.splitlines()[0]) > 4096
+    (piece,) = split(text).pieces
+    assert piece.shape.probe == "nvidia-smi-q"
+
+
+KNOWN_ONLY = {
+    "ibdev2netdev": "mlx5_0 port 1 ==> ibp26s0 (Down)\nmlx5_1 port 1 ==> ens3np0 (Up)\n",
+    "show_gids": "DEV\tPORT\tINDEX\tGID\nmlx5_0\t1\t3\tfe80::1\tv2\tens1\nn_gids_found=1\n",
+    "ethtool": "Settings for ens1:\n\tSpeed: 100000Mb/s\n"
+    "Cannot get wake-on-lan settings: Operation not permitted\n",
+    "ulimit -a": "core file size          (blocks, -c) 0\nmax locked memory       (kbytes, -l) 64\n",
+    "lsmod": "Module                  Size  Used by\nnvidia_uvm           1540096  2\n",
+    "docker info": "Server:\n Containers: 3\n Server Version: 27.3.1\n Runtimes: runc nvidia\n",
+    "numactl -H": "available: 2 nodes (0-1)\nnode 0 cpus: 0 1\nnode distances:\n  0:  10  21\n",
+    "free": "        total   used   free  shared  buff/cache   available\nMem: 2 1 1 0 0 1\n",
+}
+"""Outputs that prove nothing that any check judges."""
+
+
+@pytest.mark.parametrize("what", KNOWN_ONLY)
+def test_what_proves_nothing_is_known_and_said_to_prove_nothing(what: str):
+    result = of_mail(f"me@gpu-07:~$ {what}\n{KNOWN_ONLY[what]}me@gpu-07:~$ exit\n")
+    assert result["headline"] == f"{what}, from which nothing can be judged"
+    assert result["triage"] is None and result["report"] is None
+
+
+@given(st.sets(st.integers(0, 17), min_size=1, max_size=18))
+def test_links_that_a_mail_leaves_out_are_not_counted_as_there(shown: set[int]):
+    text = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"
+    text += "".join(f"\t Link {link}: 26.562 GB/s\n" for link in sorted(shown))
+    gap = "" if shown == set(range(len(shown))) else " shown"
+    assert f"{len(shown)} of {len(shown)}{gap} NVLinks up" in str(of_mail(text)["headline"])
