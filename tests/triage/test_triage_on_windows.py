@@ -17,14 +17,14 @@ TELLERS = {
     "a launcher": "Process 7 exited with code {}",
     "DeepSpeed": "['python', '-u', 'train.py', '--local_rank=0'] exits with return code = {}",
 }
+UNSIGNED = ("subprocess",)
+"""Tellers that never write a code as the negative number that C makes of it."""
+TOLD = [(name, signed) for name in TELLERS for signed in (False, True) if not signed or name not in UNSIGNED]
 
 
-@pytest.mark.parametrize("signed", [False, True], ids=["unsigned", "signed"])
-@pytest.mark.parametrize("teller", TELLERS)
+@pytest.mark.parametrize(("teller", "signed"), TOLD)
 @pytest.mark.parametrize("code", CODES, ids=hex)
 def test_the_codes_of_windows_are_faults(code: int, teller: str, signed: bool, tmp_path: Path) -> None:
-    if signed and teller == "subprocess":
-        pytest.skip("Python tells it without a sign")
     told = TELLERS[teller].format(code - (1 << 32) if signed else code)
     verdict = judged(tmp_path, steps(1, 9) + told + "\n").verdict
     assert verdict.cause == "peer_died"
