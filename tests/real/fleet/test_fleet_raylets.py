@@ -154,7 +154,7 @@ def test_pairs_name_a_slow_node_and_leave_nothing(cluster):
         limits = ("rate", f"{40 * share:g}mbit", "burst", "32kb", "limit", "2mb")
         host.run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", *limits, check=True)
     document, code = cluster.fleet(
-        "--ray", "--python", cluster.python, "--pairs", "--seconds=1", "--load-busy"
+        "--ray", "--python", cluster.python, "--pairs", "--seconds=2", "--load-busy"
     )
     for host in cluster.hosts:
         host.run("tc", "qdisc", "del", "dev", "eth0", "root", check=True)
