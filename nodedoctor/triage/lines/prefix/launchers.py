@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.triage.lines.prefix.clocks import read_date
-from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, PrefixInfo, Reader
+from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, PrefixInfo, Reader, ignore_prefix
 from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD
 from nodedoctor.whole_numbers import whole_number
 
@@ -127,10 +127,6 @@ def _read_pdsh(match: re.Match[str], prefix: PrefixInfo) -> None:
     prefix.add(host=match["slurm"] or match["pdsh"])
 
 
-def _read_nothing(match: re.Match[str], prefix: PrefixInfo) -> None:
-    """Of a prefix that says nothing of who printed the line."""
-
-
 def _read_sglang(match: re.Match[str], prefix: PrefixInfo) -> None:
     read_date(match, prefix)
     # beside a rank of data or pipeline it is no global one, but where that of experts is the same
@@ -151,4 +147,4 @@ RAYLET: Reader = (_RAYLET, _read_raylet, "(")
 RAY_LOG: Reader = (_RAY_LOG, _read_ray_log, "[")
 POD: Reader = (_POD, _read_pod, "[_.-" + UPPER + LOWER + DIGITS)
 PDSH: Reader = (_PDSH, _read_pdsh, LOWER)
-SAGEMAKER: Reader = (_SAGEMAKER, _read_nothing, "E")
+SAGEMAKER: Reader = (_SAGEMAKER, ignore_prefix, "E")

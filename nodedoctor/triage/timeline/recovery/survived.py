@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import Event, Place
-from nodedoctor.triage.patterns.completed import PYTEST, VERL, is_end_of_training
+from nodedoctor.triage.patterns.completed import PYTEST, RAY_TRAIN, VERL, is_end_of_training
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
@@ -32,9 +32,9 @@ _LAST_WORDS = re.compile(r"thread terminated with exception: |^\s*what\(\): ")
 """With which torch's watchdog and C++ end a process, whatever the others still count."""
 _RESULT = re.compile(
     r"\btrain_runtime\b|Trainer\.fit` stopped: `max_|\brun_stop\b.{1,300}success"
-    r"|^Training completed after \d+ iterations|^\W{0,3}after training is done\]"
+    r"|^\W{0,3}after training is done\]"
 )
-"""How trainers report a training that they have done (Hugging Face, Lightning, MLPerf, Ray Train, Megatron).
+"""How trainers report a training that they have done (Hugging Face, Lightning, MLPerf, Megatron).
 
 A script's own "Done" may follow a program that failed."""
 _ALL_WELL = re.compile(rf"{PYTEST.pattern}|\bworker group successfully finished\b")
@@ -112,7 +112,7 @@ def _is_death(event: Event[Any]) -> bool:
 def _reports_success(event: Event[Any]) -> bool:
     if event.what is not Mark.JOB_FINISHED:
         return False
-    return any(pattern.search(event.text) for pattern in (_RESULT, VERL, _ALL_WELL))
+    return any(pattern.search(event.text) for pattern in (_RESULT, VERL, RAY_TRAIN, _ALL_WELL))
 
 
 def _last_index(events: list[Event[Any]], is_wanted: Callable[[Event[Any]], bool]) -> int:
