@@ -101,7 +101,8 @@ def test_a_job_without_enough_memory_runs_once(cluster: Cluster) -> None:
 
 
 def test_a_job_that_slurm_preempts_starts_again_and_ends_well(cluster: Cluster) -> None:
-    job = Job(cluster, "preempted", f"[ -e {cluster.hosts.folder}/freed ] || sleep 300\n", "--exclusive")
+    # exec: where Slurm's signal reaches a child of the script first, the script would go on to its good end.
+    job = Job(cluster, "preempted", f"[ -e {cluster.hosts.folder}/freed ] || exec sleep 300\n", "--exclusive")
     until(lambda: job.ran)
     urgent = ("srun", "-p", "urgent", "--exclusive", "--nodes=4", "touch", f"{cluster.hosts.folder}/freed")
     cluster.slurm(*urgent, timeout=PATIENCE)
