@@ -359,11 +359,14 @@ class Watch:
     def _react(self) -> None:
         """Begin what takes longer and is of use later: the node's recording, and what a person asked for."""
         if self.recording is None:
-            self.recording = asyncio.ensure_future(record_node(str(self._folder.path / "node.zip")))
+            self.recording = asyncio.ensure_future(self._record())
         if self._on_hang:
             env = {"NODEDOCTOR_DIR": str(self._folder.path)}
             command = Command(("/bin/sh", "-c", self._on_hang), env=env)
             self._reaction = asyncio.ensure_future(child_process.run("on-hang", command, ON_HANG))
+
+    async def _record(self) -> None:
+        self._folder.write("node.zip", await record_node())
 
     def _resumed(self) -> None:
         hang = self.hangs[-1]

@@ -132,11 +132,7 @@ def discover(folders: Iterable[Path] = (), saw: Saw | None = None, patience: flo
 
 def _discovered(folders: Iterable[Path], saw: Saw | None, patience: float) -> Catalogue:
     catalogue = Catalogue(patience)
-    facts = importlib.import_module("nodedoctor.facts")
-    for module in _modules(
-        "nodedoctor.facts", str(Path(facts.__file__ or "").parent), catalogue, bundled=True
-    ):
-        catalogue.add(module, bundled=True)
+    add_bundled_facts(catalogue)
     for module in load_folder(bundled_checks(), "nodedoctor.checks", catalogue, bundled=True):
         for check in catalogue.add(module, bundled=True):
             if saw is not None:
@@ -151,6 +147,14 @@ def _discovered(folders: Iterable[Path], saw: Saw | None, patience: float) -> Ca
         for module in load_folder(folder, name, catalogue):
             catalogue.add(module)
     return catalogue
+
+
+def add_bundled_facts(catalogue: Catalogue) -> None:
+    """Take over our own facts, and with them our own probes."""
+    facts = importlib.import_module("nodedoctor.facts")
+    folder = str(Path(facts.__file__ or "").parent)
+    for module in _modules("nodedoctor.facts", folder, catalogue, bundled=True):
+        catalogue.add(module, bundled=True)
 
 
 def bundled_checks() -> Path:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+from memory import family_mib
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +59,11 @@ def best(*commands: Sequence[str], runs: int = 3) -> list[Timing]:
 def pss_mib(argv: Sequence[str]) -> float:
     """The most memory that a command and all its children held at once, pages they share counted once."""
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    peak = 0
+    peak = 0.0
     while process.poll() is None:
-        peak = max(peak, sum(map(_pss, _family(process.pid))))
+        peak = max(peak, family_mib(process.pid))
         time.sleep(0.02)
-    return peak / 1024
-
-
-def _family(pid: int) -> list[int]:
-    found = [pid]
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in children.read_text().split():
-                found += _family(int(child))
-    return found
-
-
-def _pss(pid: int) -> int:
-    """KiB; 0 for a process that is gone."""
-    try:
-        rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(row.split()[1]) for row in rows if row.startswith("Pss:")), 0)
+    return peak
 
 
 def as_installed(env: Mapping[str, str] = os.environ) -> dict[str, str]:

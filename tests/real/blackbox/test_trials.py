@@ -9,12 +9,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from trial_table import OUTCOME, TRIED, outcome_of_hang
+from memory import family_mib
+from trial_table import MIB, OUTCOME, TRIED, outcome_of_hang
 
 pytestmark = [pytest.mark.real, pytest.mark.race]
 
@@ -23,6 +25,8 @@ LIBRARY = ("accumulation", "group order", "FSDP forward", "unused parameter", "u
 """Kinds of library_job.py; all others are of trial_job.py."""
 RUN = (sys.executable, "-m", "nodedoctor", "run", "--hang-after", "6", "--kill-after", "1")
 ENDS = 150  # seconds; a hang guard
+MOST_MIB = 60
+"""Of all our processes together, beside a job that needs its memory (set by us)."""
 Note = Callable[[str, Any], None]
 
 
@@ -33,16 +37,22 @@ def torchrun(kind: str, python: str) -> list[str]:
 
 
 def tried(kind: str, python: str, folder: Path, note: Note, **env: str) -> tuple[Path, str]:
-    """The folder that a job leaves, and what was said of it."""
+    """The folder that a job leaves, and what was said of it; all the while little memory is taken from it."""
     note(TRIED, kind)
     job = [*RUN, "--dir", str(folder / "jobs"), "--", *torchrun(kind, python)]
-    with (folder / "train.log").open("wb") as log:
-        done = subprocess.run(
-            job, stdout=log, stderr=subprocess.PIPE, text=True, timeout=ENDS,
-            env={**os.environ, "SCRATCH": str(folder), **env},
-        )  # fmt: skip
+    ends, most = time.monotonic() + ENDS, 0.0
+    with (folder / "train.log").open("wb") as log, (folder / "said").open("wb") as said:
+        all_env = {**os.environ, "SCRATCH": str(folder), **env}
+        run = subprocess.Popen(job, stdout=log, stderr=said, env=all_env)
+        while run.poll() is None:
+            if time.monotonic() > ends:
+                run.kill()
+            most = max(most, family_mib(run.pid, without="_job.py"))
+            time.sleep(0.1)
+    note(MIB, most)
+    assert most <= MOST_MIB
     (kept,) = (folder / "jobs").iterdir()
-    return kept, done.stderr
+    return kept, (folder / "said").read_text()
 
 
 def named(kept: Path, note: Note) -> dict[str, Any]:

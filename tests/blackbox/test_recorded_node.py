@@ -1,0 +1,41 @@
+"""The recording kept beside a hang: it answers whatever our checks would ask without load."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nodedoctor.blackbox.recorded_node import record_node
+from nodedoctor.declare.registry import Lane, Probe, probes_of
+from nodedoctor.engine import recording
+from nodedoctor.engine.plugins import Catalogue, discover
+from nodedoctor.model import Observation, Outcome
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Observation]:
+    path: Path = tmp_path_factory.mktemp("hang") / "node.zip"
+    path.write_bytes(asyncio.run(record_node()))
+    kept = recording.load(path)
+    assert kept.provenance == "real" and kept.node["hostname"] and kept.when
+    return dict(kept.observations)
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return discover()
+
+
+def test_every_probe_of_our_checks_is_answered(seen: dict[str, Observation], catalogue: Catalogue) -> None:
+    assert seen.keys() >= frozenset().union(*map(probes_of, catalogue.checks.values()))
+    assert seen["host"].outcome is Outcome.OK and "/proc/meminfo" in seen["host"].text
+
+
+def test_nothing_is_loaded(seen: dict[str, Observation], catalogue: Catalogue) -> None:
+    def loads(probe: Probe) -> bool:
+        return probe.lane is Lane.GPU_LOAD and probe.plan is not None
+
+    loading = {name for name, probe in catalogue.probes.items() if loads(probe)}
+    assert loading and {seen[name].outcome for name in loading} == {Outcome.SKIPPED}
