@@ -81,10 +81,10 @@ async def look_twice(
     first, ras_first = await asyncio.gather(stacks.of(pids, alive), ras_answer(alive))
     await asyncio.sleep(twice)
     kernel = await _kernel(pids)  # before the stacks: who is asked for its stack runs for a moment
-    second, ras, dumps, busy = await asyncio.gather(
-        stacks.of(pids, alive), ras_answer(alive), _ask_dumps(alive), load
-    )
-    said = await kernel_log.lines([*alive, *missing])  # not beside the others: each takes 5 MiB for itself
+    second, ras, busy = await asyncio.gather(stacks.of(pids, alive), ras_answer(alive), load)
+    # What is quick is not asked beside the others: each child takes 5 MiB from the job.
+    dumps = await _ask_dumps(alive)
+    said = await kernel_log.lines([*alive, *missing])
     loaders = [child for rank in alive for child in rank.children[:LOADERS]]
     below = await stacks.of(loaders, alive) if loaders else {}
     notes = _notes(alive, second)

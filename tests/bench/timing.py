@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from memory import family_mib
+from memory import family, mib
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def pss_mib(argv: Sequence[str]) -> float:
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     peak = 0.0
     while process.poll() is None:
-        peak = max(peak, family_mib(process.pid))
+        peak = max(peak, mib(family(process.pid)))
         time.sleep(0.02)
     return peak
 

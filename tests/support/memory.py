@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 
-def family_mib(pid: int, without: str = "") -> float:
-    """MiB of a process and its children; those whose command names `without` are not counted."""
-    return sum(map(_kib, _family(pid, without))) / 1024
-
-
-def _family(pid: int, without: str) -> list[int]:
-    found = [pid]
+def family(pid: int) -> dict[int, str]:
+    """The commands of a process and of its children, by pid, as far as they are there."""
+    found: dict[int, str] = {}
+    with suppress(OSError):
+        found[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
             for child in children.read_text().split():
-                if not (without and without in Path(f"/proc/{child}/cmdline").read_text()):
-                    found += _family(int(child), without)
+                found |= family(int(child))
     return found
 
 
+def mib(pids: Iterable[int]) -> float:
+    """MiB of processes together; those that are gone count nothing."""
+    return sum(map(_kib, pids)) / 1024
+
+
 def _kib(pid: int) -> int:
-    """0 for a process that is gone."""
     try:
         rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""A job by one of the launchers that give their ranks no RANK: `launched_job.py LAUNCHER KIND SECONDS`.
+"""A job by one of the launchers besides torchrun: `launched_job.py LAUNCHER KIND SECONDS`.
 
 After some steps one rank works for long in `evaluate`, where KIND is healthy, or sleeps in `load_batch`;
 of Ray's actors all work for long, in one call. Other kinds are those of KINDS. Who begins to differ touches
@@ -101,6 +101,29 @@ def lightning() -> None:
     trainer.fit(Model(), torch.utils.data.DataLoader(torch.randn(2 * STEPS, 4), batch_size=1))
 
 
+def accelerate() -> None:
+    """Runs itself again under `accelerate launch`, which unlike the others gives its ranks a RANK."""
+    if "RANK" not in os.environ:
+        launch = (sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "3")
+        os.execv(sys.executable, [*launch, *sys.argv])
+    import torch
+    from accelerate import Accelerator
+
+    torch.set_num_threads(1)
+    accelerator = Accelerator(cpu=True)
+    layer = torch.nn.Linear(4, 1)
+    model, optimizer = accelerator.prepare(layer, torch.optim.SGD(layer.parameters(), lr=0.01))
+    for step in range(STEPS):
+        time.sleep(0.1)
+        accelerator.backward(model(torch.randn(1, 4)).sum())
+        optimizer.step()
+        if accelerator.is_main_process:
+            show(step)
+        if step == ODD_ONE and accelerator.process_index == GUILTY:
+            misbehave()
+    accelerator.wait_for_everyone()
+
+
 def ray() -> None:
     import ray
 
@@ -122,4 +145,4 @@ def ray() -> None:
 
 
 if __name__ == "__main__":
-    {"spawn": spawn, "lightning": lightning, "ray": ray}[LAUNCHER]()
+    {"accelerate": accelerate, "spawn": spawn, "lightning": lightning, "ray": ray}[LAUNCHER]()
