@@ -41,8 +41,6 @@ class Mark(Enum):
     """A line that ties this process to a global rank."""
     SEVERAL_NODES = "several_nodes"
     """The job was started on more nodes than one: a local rank is no rank."""
-    ACTOR_DIED = "actor_died"
-    """A Ray worker process is gone."""
     ACTOR_PID = "actor_pid"
     """The pid line under an ActorDiedError."""
     PEER_HOST = "peer_host"

@@ -26,6 +26,7 @@ from nodedoctor.triage.patterns.progress import (
     WorldSize,
 )
 from nodedoctor.triage.patterns.ras import HangFolder, RasCommunicator, RasCount, RasSection
+from nodedoctor.triage.patterns.ray import OF_ANOTHER, ActorDied
 from nodedoctor.triage.patterns.restarts import Restarted
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.patterns.watchdog import (
@@ -68,7 +69,7 @@ FATAL = (
     Mark.FORCE_KILLED,
     CollectiveFailed,
     LauncherSignalled,
-    Mark.ACTOR_DIED,
+    ActorDied,
     NodeLost,
 )
 """Events that no process survives: the job goes on only by a restart."""
@@ -231,11 +232,11 @@ def follows_timeout(timeline: Timeline, event: Event[Any]) -> bool:
     behind = first is not None and first < event.place.offset
     if behind or timeline.late(event) or timeline.gave_up(event.who):
         return True
-    return event.what in (Mark.ACTOR_DIED, Mark.ACTOR_PID) and _all_gave_up(timeline)
+    return event.kind in OF_ANOTHER and _all_gave_up(timeline)
 
 
 def _all_gave_up(timeline: Timeline) -> bool:
     """True when every process that Ray found dead had given up itself."""
-    events = [*timeline.marked(Mark.ACTOR_DIED), *timeline.marked(Mark.ACTOR_PID)]
+    events = [*timeline.of_kind(ActorDied), *timeline.marked(Mark.ACTOR_PID)]
     processes = [event.who for event in events if event.who.pid is not None or event.who.rank is not None]
     return bool(processes) and all(map(timeline.gave_up, processes))

@@ -14,6 +14,7 @@ from nodedoctor.triage.model import Event, Identity, Verdict
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.progress import SettingMentioned
 from nodedoctor.triage.patterns.ras import RasMissing
+from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.store import BarrierMissed, GlooTimeout, StoreWait
 from nodedoctor.triage.patterns.watchdog import TimedOut, WatchdogStuck
@@ -117,7 +118,7 @@ def not_the_cause(
     claims: list[tuple[str, str]] = []
     if sentence and explains is False:
         claims.append(("network bandwidth or the amount of data", sentence))
-    echoes = [event for event in timeline.marked(Mark.ACTOR_DIED) if follows_timeout(timeline, event)]
+    echoes = [event for event in timeline.of_kind(ActorDied) if follows_timeout(timeline, event)]
     if echoes:
         claims.append(
             (

@@ -21,6 +21,7 @@ from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import SIGNALS
 from nodedoctor.triage.patterns.machine import NodeLost
 from nodedoctor.triage.patterns.nccl import NcclError
+from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.store import PeerGone, StoreWait
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, ProcessAborting, WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline, follows_timeout, offsets_by_source
@@ -96,7 +97,7 @@ def ray_deaths(timeline: Timeline) -> Iterator[Candidate]:
     after the first timeout, follows from the timeout and is no cause. Where these logs do not go back to the
     timeout, the dead worker may be such a one: so the confidence is low.
     """
-    died = [event for event in timeline.marked(Mark.ACTOR_DIED) if not follows_timeout(timeline, event)]
+    died = [event for event in timeline.of_kind(ActorDied) if not follows_timeout(timeline, event)]
     if not died:
         return
     reports: list[Event[Any]] = [*died, *timeline.marked(Mark.ACTOR_PID)]
