@@ -42,7 +42,7 @@ def sole_failure(timeline: Timeline) -> tuple[Identity, ...]:
     """
     waited = timeline.waiting_ranks - {None}
     exits = [e for e in timeline.of_kind(ProcessExit) if not (e.what.signal == 6 and e.who.rank in waited)]
-    if len(exits) == 1 and "local_rank: " in exits[0].text:
+    if len(exits) == 1 and exits[0].what.agent:
         return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
     alone = blameable_identities(
         *(who for event in exits if event.what.signal != SIGTERM for who in people_of(event))
@@ -95,9 +95,9 @@ def _whole_node(timeline: Timeline, errors: Sequence[Event[Any]]) -> tuple[Ident
     """
     exits = [event for event in timeline.of_kind(ProcessExit) if not event.what.helper]
     ranks = distinct_ranks(event.who for event in exits)
-    stopped_pids = {
-        event.who.pid for event in timeline.of_kind(PeersTerminated) if "Sending process" in event.text
-    } - {None}
+    stopped_pids = {event.who.pid for event in timeline.of_kind(PeersTerminated) if event.what.one_by_one} - {
+        None
+    }
     count = len({who.pid for who in ranks} | stopped_pids)
     firsts = {
         who.rank - who.local_rank for who in ranks if who.rank is not None and who.local_rank is not None

@@ -353,9 +353,8 @@ def _before_stop(timeline: Timeline, deaths: list[Event[ProcessExit]]) -> list[E
     Behind the stop no rank is named, and a SIGKILL is the stop's own where a process had exited before it.
     """
     stops: list[Event[Any]] = [
-        stop
-        for stop in (*timeline.of_kind(PeersTerminated), *timeline.of_kind(CancelledByUser))
-        if "closing signal" not in stop.text
+        *(stop for stop in timeline.of_kind(PeersTerminated) if not stop.what.one_by_one),
+        *timeline.of_kind(CancelledByUser),
     ]
     early = before_stop(deaths, stops)
     early_ids = {id(event) for event in early}
