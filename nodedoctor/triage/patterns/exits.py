@@ -50,8 +50,8 @@ class ProcessExit:
     ends_all: bool = False
     """It ends the job with itself, as MPI_Abort does: processes killed behind it were killed for it."""
     agent: str = ""
-    """How torchelastic's agent tells it: `entry` of its list, or `notice`, which names the lowest local rank of
-    all that it found ended. So those below were alive, and of those above nothing is known."""
+    """How torchelastic's agent tells it: `entry` of its list, or `notice`, which names the lowest local rank
+    of all that it found ended. So those below were alive, and of those above nothing is known."""
 
     @classmethod
     def from_groups(cls, code: int | None = None, signal: int | None = None, **values: Any) -> ProcessExit:

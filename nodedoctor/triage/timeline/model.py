@@ -196,6 +196,11 @@ class Timeline:
         return offsets_by_source(wait.event for wait in self.waits)
 
     @cached_property
+    def settings(self) -> frozenset[str]:
+        """Frameworks and settings that the logs name."""
+        return frozenset(event.what.name for event in self.of_kind(SettingMentioned))
+
+    @cached_property
     def pids(self) -> frozenset[int | None]:
         """The processes of which a line tells."""
         return frozenset(event.who.pid for event in self.events)

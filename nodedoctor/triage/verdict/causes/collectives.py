@@ -8,10 +8,10 @@ from itertools import combinations
 
 from nodedoctor.grouping import group_by
 from nodedoctor.model import Fix
-from nodedoctor.triage.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.describe import describe_identities, distinct_ranks, identities_of
 from nodedoctor.triage.flight.compare_ranks import find_minority
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Candidate, Event, Identity
+from nodedoctor.triage.model import Candidate, Event
 from nodedoctor.triage.patterns.frameworks import DIFFER, CollectiveShape
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.stacks import StackFrame
@@ -70,8 +70,8 @@ def reported_mismatch(timeline: Timeline) -> Iterator[Candidate]:
     odd_ranks = find_minority(
         {rank: fingerprint.shown for rank, fingerprint in shown.items() if fingerprint.shown}
     )
-    culprits = tuple(Identity(rank=rank) for rank in odd_ranks)
-    parties = () if odd_ranks else tuple(Identity(rank=rank) for rank in sorted(shown))
+    culprits = identities_of(odd_ranks)
+    parties = () if odd_ranks else identities_of(sorted(shown))
     yield Candidate(
         "collective_mismatch",
         "compared",
@@ -100,7 +100,7 @@ def _describe_mismatch(
     ours, theirs = (
         {call for rank, call in calls.items() if (rank in culprits) is side} for side in (True, False)
     )
-    who = describe_identities(Identity(rank=rank) for rank in culprits or shown) or "the ranks"
+    who = describe_identities(identities_of(culprits or shown)) or "the ranks"
     if len(ours) == len(theirs) == 1:
         return f"{where}{who} {verb} {ours.pop()}, the others {theirs.pop()}"
     if len(shown) == 1:  # the line ends before it names the other one
@@ -138,9 +138,7 @@ def desync_report(timeline: Timeline) -> Iterator[Candidate]:
     """The desync report names the ranks that never joined."""
     reports = [event for event in timeline.of_kind(DesyncMissing) if event.what.ranks]
     if reports:
-        culprits = tuple(
-            Identity(rank=rank) for rank in sorted({r for e in reports for r in e.what.ranks})[:64]
-        )
+        culprits = identities_of(sorted({r for e in reports for r in e.what.ranks})[:64])
         mismatch = any("mismatched" in event.text for event in reports) and len(timeline.waits) > 1
         yield Candidate(
             "collective_mismatch"

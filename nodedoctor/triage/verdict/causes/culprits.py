@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nodedoctor.triage.describe import blameable_identities, distinct_ranks
+from nodedoctor.triage.describe import blameable_identities, distinct_ranks, identities_of
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import SIGTERM, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
@@ -77,7 +77,7 @@ def _failed_ranks(timeline: Timeline, errors: Sequence[Event[Any]]) -> tuple[Ide
     never_began = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in errors)
     all_failed = (same or never_began or _times_raised(timeline, errors)) and timeline.expected == count
     if timeline.expected == 1 or (timeline.expected and all_failed):
-        return tuple(Identity(rank=rank) for rank in range(timeline.expected))
+        return identities_of(range(timeline.expected))
     exits = [event for event in timeline.of_kind(ProcessExit) if not event.what.helper]
     people = [who for event in exits for who in people_of(event)]
     ranks = distinct_ranks(people) or [

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nodedoctor.record import replace
-from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks
+from nodedoctor.triage.describe import (
+    blameable_identities,
+    describe_identities,
+    distinct_ranks,
+    identities_of,
+)
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
 from nodedoctor.triage.patterns.exits import (
@@ -218,8 +223,8 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
         yield Candidate("peer_died", "echo", "low", headline, (*closed[:3], peer), (lost_node,))
         return
     certain = len(silent) == 1 or (bool(silent) and _cut_off(timeline, silent))
-    culprits = tuple(Identity(rank=rank) for rank in silent) if certain else ()
-    parties = () if certain else tuple(Identity(rank=rank) for rank in silent)
+    culprits = identities_of(silent) if certain else ()
+    parties = () if certain else identities_of(silent)
     ends = _ends_of(timeline, culprits) if len(culprits) == 1 else []
     if ends:
         code = ends[0].what.code
@@ -282,7 +287,7 @@ def node_silent(timeline: Timeline) -> Iterator[Candidate]:
     same_call = len({wait.work.signature for wait in timeline.waits}) == 1 and not timeline.folded
     many = 1 < len(silent) <= len(waited) < 3 * len(silent) and waited | set(silent) == world
     if same_call and many and _cut_off(timeline, silent):
-        culprits = tuple(Identity(rank=rank) for rank in silent)
+        culprits = identities_of(silent)
         waits = tuple(wait.event for wait in timeline.waits[:4])
         headline = (
             f"{describe_identities(culprits)} stopped without a message, as when a node is lost; the "

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.describe import blameable_identities
+from nodedoctor.triage.describe import blameable_identities, identities_of
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import FAULT_SIGNALS, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.machine import HostOom
@@ -79,7 +79,7 @@ def never_joined(timeline: Timeline) -> tuple[Identity, ...]:
     missing = [rank for rank in range(expected) if rank not in ranks] if expected <= LARGEST_NAMED else []
     # inference engines count clients of groups of their own
     same = timeline.expected == expected or len(ranks) > 1
-    return tuple(Identity(rank=rank) for rank in missing) if same and len(missing) == expected - joins else ()
+    return identities_of(missing) if same and len(missing) == expected - joins else ()
 
 
 def _first_end(ends: Sequence[Event[ProcessExit]], first: Sequence[Event[ProcessExit]]) -> FirstEnd | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nodedoctor.grouping import group_by
-from nodedoctor.triage.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.describe import describe_identities, distinct_ranks, identities_of
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
 from nodedoctor.triage.patterns.exits import ProcessExit
@@ -30,9 +30,7 @@ def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
     """A monitored barrier, or JAX's coordination service, names the ranks that did not come."""
     missed = timeline.of_kind(BarrierMissed)
     report = missed[0].what
-    culprits = tuple(
-        Identity(rank=rank) for rank in sorted({r for event in missed for r in event.what.ranks})
-    )
+    culprits = identities_of(sorted({r for event in missed for r in event.what.ranks}))
     lost_heartbeats = timeline.marked(Mark.HEARTBEAT_LOST)
     if lost_heartbeats:
         headline = (
