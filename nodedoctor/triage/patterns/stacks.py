@@ -75,11 +75,9 @@ def of_onlookers(frames: Sequence[StackFrame]) -> bool:
     return ((packages and packages <= _ASIDE) or shown) and not program_file(frames)
 
 
-WAITS = re.compile(
-    r"all_reduce|all_gather|reduce_scatter|broadcast|barrier|all_to_all|\brecv\b|\bsend\b|gather"
-    r"|scatter|synchronize"
-    r"|wait_for_everyone|monitored_barrier"
-)
+COLLECTIVES = r"all_reduce|gather|scatter|broadcast|barrier|all_to_all|wait_for_everyone"
+"""Parts of the names of functions in which a rank meets all others."""
+WAITS = re.compile(rf"{COLLECTIVES}|\brecv\b|\bsend\b|synchronize")
 LIBRARY = re.compile(r"torch/distributed/|torch/cuda/|torch/utils/_")
 DEEPEST = 12
 """Innermost frames among which the collective is looked for."""

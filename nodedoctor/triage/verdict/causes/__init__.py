@@ -42,7 +42,6 @@ from nodedoctor.triage.verdict.causes import (
     infrastructure,
     missing,
     ras,
-    steps,
     symptoms,
     unclassified,
 )
@@ -89,7 +88,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     missing.unpublished_id: (StoreWait,),
     missing.legitimate_work: (LongWork,),
     missing.waits_in_a_save: (TimedOut, GlooTimeout),
-    steps.lagging_rank: (TimedOut,),
+    missing.lagging_rank: (TimedOut,),
     infrastructure.flushed_connection: (IbFlush,),
     infrastructure.cut_connection: (PeerGone,),
     infrastructure.stuck_watchdog: (WatchdogStuck,),

@@ -14,7 +14,7 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Event
 from nodedoctor.triage.patterns.frameworks import DIFFER, CollectiveShape
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.stacks import StackFrame
+from nodedoctor.triage.patterns.stacks import COLLECTIVES, StackFrame
 from nodedoctor.triage.patterns.store import (
     CALLED_DIFFERENT,
     CollectiveFingerprint,
@@ -30,11 +30,7 @@ from nodedoctor.triage.timeline.pace import ended_bars
 from nodedoctor.triage.verdict.causes.groups import mixes_groups
 from nodedoctor.wording import count_with_noun
 
-_COLLECTIVES = re.compile(
-    r"all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|all_to_all|\breduce\(|gather|scatter"
-    r"|backward\("
-    r"|save_checkpoint|wait_for_everyone"
-)
+_CALLS = re.compile(rf"{COLLECTIVES}|allreduce|\breduce\(|backward\(|save_checkpoint")
 _TRANSFERS = ("send", "recv", "isend", "irecv", "batch_isend_irecv")
 _SAME_NUMBER = (
     Fix(
@@ -288,7 +284,7 @@ def _calling_frames(timeline: Timeline) -> list[tuple[Event[ExceptionRaised], St
     """Per rank that waited, the job's innermost own source line that calls a collective."""
     calls: list[tuple[Event[ExceptionRaised], StackFrame]] = []
     for event in timeline.of_kind(ExceptionRaised):
-        own = [f for f in event.what.frames if not _LIBRARY.search(f.file) and _COLLECTIVES.search(f.source)]
+        own = [f for f in event.what.frames if not _LIBRARY.search(f.file) and _CALLS.search(f.source)]
         if own:
             calls.append((event, own[-1]))
     return calls
