@@ -32,12 +32,24 @@ class StackFrame:
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
 _DASHBOARD = re.compile(r"[/\\]ray[/\\](?:dashboard|thirdparty_files[/\\]psutil)[/\\]")
 _SLASH = re.compile(r"[/\\]")
-_STANDARD = re.compile(r"[/\\]lib[/\\]python[\d.]+[/\\]|^<")
+_STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d[\w.]*[/\\]|^<")
+_TORCH = re.compile(r"[/\\]torch[/\\](?:autograd|cuda|distributed|nn|optim|utils|_\w+)[/\\]")
+"""Torch built in place is in no folder of packages."""
+
+
+def is_library_file(path: str) -> bool:
+    """True for a file of Python's own or of a package: none that the program's author wrote."""
+    return any(library.search(path) for library in (_PACKAGE, _STANDARD, _TORCH))
 
 
 def is_library(frame: StackFrame) -> bool:
     """True for a call in Python's own code or in a package."""
-    return _PACKAGE.search(frame.file) is not None or _STANDARD.search(frame.file) is not None
+    return is_library_file(frame.file)
+
+
+def is_standard(frame: StackFrame) -> bool:
+    """True for a call in Python's own code."""
+    return _STANDARD.search(frame.file) is not None and _PACKAGE.search(frame.file) is None
 
 
 def source_place(frames: Sequence[StackFrame]) -> str:

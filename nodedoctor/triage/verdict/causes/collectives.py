@@ -14,7 +14,7 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Event
 from nodedoctor.triage.patterns.frameworks import DIFFER, CollectiveShape
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.stacks import COLLECTIVES, StackFrame
+from nodedoctor.triage.patterns.stacks import COLLECTIVES, StackFrame, is_library
 from nodedoctor.triage.patterns.store import (
     CALLED_DIFFERENT,
     CollectiveFingerprint,
@@ -50,7 +50,6 @@ _SAME_NUMBER = (
 MAX_DISTANCE = 100
 """The largest distance of sequence numbers of ranks that call different collectives at the same time. A rank
 that waits in a broadcast of long ago did not get what the others got, and called nothing else. Ours."""
-_LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
 
 
 def reported_mismatch(timeline: Timeline) -> Iterator[Candidate]:
@@ -284,7 +283,7 @@ def _calling_frames(timeline: Timeline) -> list[tuple[Event[ExceptionRaised], St
     """Per rank that waited, the job's innermost own source line that calls a collective."""
     calls: list[tuple[Event[ExceptionRaised], StackFrame]] = []
     for event in timeline.of_kind(ExceptionRaised):
-        own = [f for f in event.what.frames if not _LIBRARY.search(f.file) and _CALLS.search(f.source)]
+        own = [f for f in event.what.frames if not is_library(f) and _CALLS.search(f.source)]
         if own:
             calls.append((event, own[-1]))
     return calls
