@@ -97,7 +97,7 @@ def open_question(timeline: Timeline) -> str:
 
 
 def suspected_people(timeline: Timeline) -> tuple[tuple[Identity, ...], tuple[Identity, ...]]:
-    """Who is behind a failure without a cause: one who ended alone, else those of whom one may be."""
+    """Who is behind a failure without a cause: one that ended alone, else several suspects."""
     end = _unexplained_end(timeline)
     if end is not None:
         return (end.people, ()) if end.alone else ((), end.people)
