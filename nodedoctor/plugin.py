@@ -43,7 +43,7 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.host.settings import Settings
 from nodedoctor.facts.host.system_packages import SystemPackages
 from nodedoctor.facts.host.waivers import Waivers
-from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.kernel.kernel_log import KernelLog
 from nodedoctor.facts.measured.bandwidth import Bandwidth
 from nodedoctor.facts.measured.collective import Collective, Isolation
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth

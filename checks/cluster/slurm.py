@@ -7,6 +7,7 @@ from nodedoctor.facts.cluster.slurm import NO_SLURM, SlurmNode
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.processes import Process, Processes
+from nodedoctor.knowledge.slurm_states import kinds_of
 from nodedoctor.model import Finding, Fix, quoted_like, reading
 from nodedoctor.patterns import regex
 from nodedoctor.steps import look, repair
@@ -15,9 +16,6 @@ from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 _SERVICES = ("persistenced", "fabricmanager", "dcgm")
 _FEWER = regex(r"count reported lower than configured")
 """What slurmctld writes when slurmd finds fewer GPUs (Slurm, src/interfaces/gres.c)."""
-_DRAIN_STATES = {"DRAIN", "DRAINED", "DRAINING"}
-_FAILED_STATES = {"DOWN", "ERROR", "FAIL", "FAILING", "NOT_RESPONDING"}
-"""States of a fault, in which no job starts (Slurm, scontrol(1) and sinfo(1), NODE STATE CODES)."""
 DOCS = "https://slurm.schedmd.com/gres.html"
 
 
@@ -49,7 +47,8 @@ def gres(
         yield from _configured(node, gpus, count)
     if node is not None and node.idle and processes is not None:
         yield from _leftovers(node, processes)
-    if node is not None and (_FAILED_STATES | _DRAIN_STATES) & set(node.states):
+    kinds = kinds_of(node.states) if node is not None else set()
+    if node is not None and kinds & {"fault", "drain"}:
         state = "+".join(node.states)
         why = f": {node.reason}" if node.reason else ""
         summary = f"Slurm state of {node.name}: {state}{why}"
@@ -57,7 +56,7 @@ def gres(
             summary = f"{node.name}: {node.reason} (Slurm: {state})"
             evidence = [quoted_like("slurm-node", r"\bReason=.*")]
             yield Finding.warn(summary, subject="slurm:state", evidence=evidence, fix=_find_gpus(node))
-        elif _FAILED_STATES & set(node.states) and not _DRAIN_STATES & set(node.states):
+        elif "drain" not in kinds:
             evidence = [quoted_like("slurm-node", r"\bState=\S+")]
             yield Finding.warn(summary, subject="slurm:state", evidence=evidence, fix=_find_daemon(node))
         else:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.pci.pci import Pci, device_evidence
-from nodedoctor.model import Finding, Fix
+from nodedoctor.model import Finding, Fix, Unseen
 from nodedoctor.steps import keep, look
 from nodedoctor.wording import count_with_noun
 
@@ -53,9 +53,9 @@ def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
                 f"{count_with_noun(len(switches), 'NVSwitch')} visible here; only the host knows "
                 "the right number"
             )
-    elif len(switches) < platform.nvswitches and pci.incomplete:
-        yield Finding.unknown("unparsable", pci.may_be_missing)
-    elif len(switches) < platform.nvswitches:
+    elif isinstance(missing := pci.missing(len(switches), platform.nvswitches), Unseen):
+        yield Finding.unseen(missing)
+    elif missing:
         said = [one for switch in switches for one in device_evidence(switch, "device")]
         summary = f"{len(switches)} of {platform.nvswitches} NVSwitches on the bus of a {platform.name}"
         yield Finding.fail(summary, evidence=said, fix=fix)

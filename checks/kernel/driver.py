@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.kernel.events import DriverEvent, line_of
-from nodedoctor.facts.kernel.log import KernelLog, is_over
+from nodedoctor.facts.kernel.kernel_log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.fixes.recipes import KERNEL_LOG, ONE_GPU, gpu_reset

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import IommuFault, PcieError, evidence_of, times
+from nodedoctor.facts.kernel.kernel_log import KernelLog, is_over
 from nodedoctor.facts.kernel.lines import When
-from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.grouping import group_by
 from nodedoctor.model import Finding, Fix, Moment

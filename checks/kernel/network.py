@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import FullKind, evidence_of, times
-from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.kernel.kernel_log import KernelLog
 from nodedoctor.model import Finding, Fix, Moment, Step
 from nodedoctor.steps import look, repair
 

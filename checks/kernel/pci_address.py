@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.kernel.kernel_log import KernelLog
 from nodedoctor.facts.pci.pci import MELLANOX, NVIDIA, Pci, bdf
 
 NO_ADDRESS = "pci:unknown"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import CpuEvent, StorageEvent, StorageKind, evidence_of, times
-from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.kernel.kernel_log import KernelLog
 from nodedoctor.grouping import group_by
 from nodedoctor.model import Action, Finding, Fix, Moment, Step
 from nodedoctor.steps import look

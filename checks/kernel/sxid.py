@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import LoggedXid, Sxid, line_of
+from nodedoctor.facts.kernel.kernel_log import KernelLog, is_over
 from nodedoctor.facts.kernel.lines import When
-from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.grouping import group_by
 from nodedoctor.knowledge import xids as table
 from nodedoctor.model import Finding, Fix, Moment

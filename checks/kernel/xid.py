@@ -10,7 +10,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.kernel.events import LoggedXid, line_of
-from nodedoctor.facts.kernel.log import KernelLog, is_over
+from nodedoctor.facts.kernel.kernel_log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.grouping import group_by
 from nodedoctor.knowledge import xids as table

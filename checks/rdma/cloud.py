@@ -13,7 +13,7 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.pci import Pci, device_evidence
 from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
 from nodedoctor.knowledge.clouds import WHOLE, CloudShape, shape_of
-from nodedoctor.model import Evidence, Finding, Fix, reading
+from nodedoctor.model import Evidence, Finding, Fix, Unseen, reading
 from nodedoctor.steps import look
 
 
@@ -55,8 +55,8 @@ def profile(
         yield Finding.skip("a container is given the devices that its job asked for")
     elif shape.nic:
         found = [device for device in pci.devices if device.pci_id == shape.nic] if pci else []
-        if pci and pci.incomplete and len(found) < shape.devices:
-            yield Finding.unknown("unparsable", pci.may_be_missing)
+        if pci and isinstance(missing := pci.missing(len(found), shape.devices), Unseen):
+            yield Finding.unseen(missing)
             return
         said = [one for device in found[:2] for one in device_evidence(device, "device")]
         yield _judge(shape, len(found), "gVNICs", said, plugins)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Processes
-from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.kernel.kernel_log import KernelLog
 from nodedoctor.facts.network.net import Net
 from nodedoctor.facts.rdma.cabling import meant_to_link, was_ever_linked
 from nodedoctor.facts.rdma.port import IbPort

@@ -13,8 +13,8 @@ from nodedoctor.blackbox.samples.sample import RankSample, Sample
 from nodedoctor.blackbox.samples.step_times import DIRECT, StepTimes
 from nodedoctor.record import record
 from nodedoctor.triage.live import stragglers
-from nodedoctor.triage.live.lateness import Lateness
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
+from nodedoctor.triage.live.step_arrivals import Lateness
 
 LOOKING, RESTING = 120.0, 600.0
 """Seconds for which outputs are looked at a hundred times a second, and until that is done again."""

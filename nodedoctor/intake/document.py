@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodedoctor import __version__
+from nodedoctor.intake.all_shapes import SHAPES
 from nodedoctor.intake.judge import Reading, Recognised, Unrecognised
 from nodedoctor.intake.shape import Shape
-from nodedoctor.intake.shapes import SHAPES
 from nodedoctor.patterns import regex
 from nodedoctor.report.document import Report
 from nodedoctor.report.page import lead

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from nodedoctor.intake.shapes import SHAPES
+from nodedoctor.intake.all_shapes import SHAPES
 
 _DATE = re.compile(
     r"(?<!\d)20\d\d([-_.]?)[01]\d\1[0-3]\d(?:[T_.-]?[0-2]\d[:.h-]?[0-5]\d(?:[:.m-]?[0-5]\d)?)?Z?(?!\d)"

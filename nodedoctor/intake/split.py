@@ -11,9 +11,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
+from nodedoctor.intake.all_shapes import SHAPES
 from nodedoctor.intake.file_names import Headings
 from nodedoctor.intake.shape import LOOSE, Shape
-from nodedoctor.intake.shapes import SHAPES
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
 

@@ -11,6 +11,11 @@ NAMES_AT_MOST = 12
 """Names of a list that are written out."""
 
 
+def identities_of(ranks: Iterable[int | None]) -> tuple[Identity, ...]:
+    """Ranks of which nothing else is known."""
+    return tuple(Identity(rank=rank) for rank in ranks)
+
+
 def distinct_ranks(people: Iterable[Identity]) -> list[Identity]:
     """One identity per global rank, without those that have no rank."""
     by_rank: dict[tuple[str, int], Identity] = {}

@@ -1,4 +1,4 @@
-"""Events without fields: each is a mark, whose value is its name in documents."""
+"""Events without fields, which are marks, and the names of all events in documents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 
 class Mark(Enum):
-    """An event that has no fields."""
+    """An event that has no fields; its value is its name in documents."""
 
     FORCE_KILLED = "forced"
     """A process ignored SIGTERM for 30 s and had to be killed: it was frozen, or stuck in a call."""
@@ -41,8 +41,6 @@ class Mark(Enum):
     """A line that ties this process to a global rank."""
     SEVERAL_NODES = "several_nodes"
     """The job was started on more nodes than one: a local rank is no rank."""
-    ACTOR_DIED = "actor_died"
-    """A Ray worker process is gone."""
     ACTOR_PID = "actor_pid"
     """The pid line under an ActorDiedError."""
     PEER_HOST = "peer_host"
@@ -123,3 +121,40 @@ Kind: TypeAlias = "type[Any] | Mark"
 def kind_of(what: object) -> Kind:
     """The class of what a line says, or the mark that it is."""
     return what if isinstance(what, Mark) else type(what)
+
+
+_PUBLISHED = {
+    "CancelledByUser": "ordered_stop",
+    "CollectiveFailed": "failed",
+    "CollectiveMismatch": "mismatch",
+    "CollectiveShape": "passed",
+    "DesyncJoined": "joined",
+    "DesyncMissing": "lagging",
+    "ExceptionRaised": "raised",
+    "KernelTaskHung": "stalled",
+    "LauncherSignalled": "ended",
+    "PeersTerminated": "stopped",
+    "PidRoster": "roster",
+    "ProcessAborting": "dying",
+    "Restarted": "anew",
+    "SettingMentioned": "mentions",
+    "ThreadStack": "stack",
+    "TrainingActivity": "worked",
+    "UnclassifiedError": "complaint",
+    "WatchdogStuck": "heartbeat",
+    "WorldSize": "size",
+    "XidReported": "xid",
+}
+"""Names of events in documents that differ from those of their classes: names in documents do not change."""
+
+
+def published_name(what: object) -> str:
+    """The word for what a line says: `timed_out`, `gpu_full`; for a symptom its own name."""
+    if isinstance(what, Mark):
+        return str(what.value)
+    name = getattr(what, "name", None)
+    word = name if isinstance(name, str) and name else type(what).__name__
+    word = _PUBLISHED.get(word, word)
+    return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(word)).replace(
+        "-", "_"
+    )

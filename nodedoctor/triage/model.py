@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from nodedoctor.model import Fix
 from nodedoctor.record import record
-from nodedoctor.triage.marks import Kind, Mark, kind_of
+from nodedoctor.triage.marks import Kind, Mark, kind_of, published_name
 from nodedoctor.triage.rank_groups import RankGroupActivity
 
 Cause = Literal[
@@ -190,6 +190,11 @@ class Event(Generic[W]):
     def kind(self) -> Kind:
         """The class of what happened, or the mark that it is."""
         return kind_of(self.what)
+
+    @property
+    def published_name(self) -> str:
+        """Its name in documents."""
+        return published_name(self.what)
 
     @property
     def kind_name(self) -> str:

@@ -17,7 +17,7 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.host import Host
 from nodedoctor.facts.host.limits import Limits, Shm
 from nodedoctor.facts.host.mounts import Fstab, FstabEntry
-from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.kernel.kernel_log import KernelLog
 from nodedoctor.facts.network.net import Net
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.model import Finding, Moment

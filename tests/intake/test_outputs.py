@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pastes import PASTES
 
+from nodedoctor.intake.all_shapes import SHAPES
 from nodedoctor.intake.file_names import node_name
 from nodedoctor.intake.outputs import NodeOutput
-from nodedoctor.intake.shapes import SHAPES
 from nodedoctor.intake.split import Piece, split
 from nodedoctor.intake.whose import by_folder, by_node, by_owner
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pastes import PASTES, WAYS
 
-from nodedoctor.intake.shapes import SHAPES
+from nodedoctor.intake.all_shapes import SHAPES
 from nodedoctor.intake.split import Piece, split
 
 

@@ -158,10 +158,12 @@ class Pci:
         known = tuple(device for device in devices.values() if device is not None)
         return cls(known, tuple(lacking)) if known or not addresses else Unseen.of(seen)
 
-    @property
-    def may_be_missing(self) -> str:
-        """Why nothing counts as missing from this bus, where a device on it cannot be read."""
-        return f"PCI device {self.incomplete[0]} cannot be read: it may be the one that is missing"
+    def missing(self, present: int, expected: int) -> int | Unseen:
+        """How many devices of a kind are missing; unseen where one that cannot be read may be among them."""
+        if present < expected and self.incomplete:
+            why = f"PCI device {self.incomplete[0]} cannot be read: it may be the one that is missing"
+            return Unseen("unparsable", why)
+        return max(expected - present, 0)
 
     @property
     def gpus(self) -> tuple[PciDevice, ...]:

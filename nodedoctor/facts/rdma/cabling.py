@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 
 from nodedoctor.facts.host.processes import Processes
-from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.kernel.kernel_log import KernelLog
 from nodedoctor.facts.network.net import Net, several_nodes
 from nodedoctor.facts.pci.pci import bdf
 from nodedoctor.facts.rdma.port import IbPort

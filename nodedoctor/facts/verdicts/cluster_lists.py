@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.registry import pasted
 from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict
+from nodedoctor.knowledge.slurm_states import kinds_of
 from nodedoctor.patterns import regex
 from nodedoctor.wording import count_with_noun
 
@@ -29,9 +30,6 @@ _STATE = regex(
     r"(?:[ \t]{1,40}(?P<nodes>[A-Za-z][\w.,[\]-]{0,2000}))?[ \t]*$",
     re.M,
 )
-_FAILED_STATES = frozenset({"down", "fail", "failg", "failing", "err", "error"})
-_DRAIN_STATES = frozenset({"drain", "drng", "drained", "draining", "maint"})
-"""Short and long words of sinfo for states in which no job starts (Slurm, sinfo(1), NODE STATE CODES)."""
 
 
 def nodes(output: str) -> Iterator[Verdict]:
@@ -62,9 +60,10 @@ def states(output: str) -> Iterator[Verdict]:
         if not int(row["count"]) or (row["nodes"], state) in entries:
             continue
         entries.add((row["nodes"], state))
-        if is_silent or state in _FAILED_STATES or state in _DRAIN_STATES:
-            silent = " and not responding" if is_silent and state not in _FAILED_STATES else ""
-            result: Result = "warn" if is_silent or state in _FAILED_STATES else "note"
+        kinds = kinds_of([state])
+        if is_silent or kinds & {"fault", "drain", "maintenance"}:
+            silent = " and not responding" if is_silent and "fault" not in kinds else ""
+            result: Result = "warn" if is_silent or "fault" in kinds else "note"
             words = f"{row['nodes'] or count_with_noun(int(row['count']), 'node')}: {state}{silent}"
             yield _verdict(SINFO, "sinfo", result, words, row["nodes"] or row["partition"], row)
     if rows:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.describe import describe_identities, rank_ranges
+from nodedoctor.triage.describe import describe_identities, identities_of, rank_ranges
 from nodedoctor.triage.flight import pipeline_waits
 from nodedoctor.triage.flight.compare_ranks import GroupAlignment, align_groups, wait_sinks
 from nodedoctor.triage.flight.dump import RankDump
@@ -72,7 +72,7 @@ def _find_mismatches(groups: Sequence[GroupAlignment], dumps: dict[int | None, R
         mismatch = group.mismatch
         if mismatch is None:
             continue
-        culprits = tuple(Identity(rank=rank) for rank in mismatch.ranks)
+        culprits = identities_of(mismatch.ranks)
         parties = () if culprits else tuple(Identity(rank=rank) for rank, _ in mismatch.shown)
         shown = dict(mismatch.shown)
         picked = [*mismatch.ranks[:2], *[rank for rank in shown if rank not in mismatch.ranks][:2]]
@@ -99,7 +99,7 @@ def _find_mismatches(groups: Sequence[GroupAlignment], dumps: dict[int | None, R
                 headline,
                 evidence,
                 culprits,
-                tuple(Identity(rank=rank) for rank in group.members if rank not in mismatch.ranks)
+                identities_of(rank for rank in group.members if rank not in mismatch.ranks)
                 if culprits
                 else (),
                 parties,
@@ -120,7 +120,7 @@ def _find_missing(
     absent = [rank for rank in ends if rank not in dumps]
     if not dumped and len(absent) * FEW > len(root.members) + FEW - 1:
         return []
-    culprits = tuple(Identity(rank=rank) for rank in dumped or absent)
+    culprits = identities_of(dumped or absent)
     waiting = sorted({rank for group in groups for rank in group.waiting if rank not in ends})
     first = root.waiting[min(root.waiting)]
     inside = f"{first.name} (collective {root.stuck} of {root.title})"
@@ -145,7 +145,7 @@ def _find_missing(
                 _wait_event(dumps[min(root.waiting)], root, first),
             ),
             culprits,
-            tuple(Identity(rank=rank) for rank in waiting),
+            identities_of(waiting),
             collective=_collective_call(root),
         )
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodedoctor.triage.describe import describe_identities, rank_ranges
+from nodedoctor.triage.describe import describe_identities, identities_of, rank_ranges
 from nodedoctor.triage.flight.dump import RankDump
 from nodedoctor.triage.flight.records import Transfer
 from nodedoctor.triage.model import Candidate, CollectiveCall, Event, Identity, Place, ProcessGroup
@@ -38,10 +38,10 @@ def pipeline_candidates(edges: Edges, dumps: Sequence[RankDump], busy: frozenset
         if rank in present and present[rank].complete and present[rank].entries
     ]
     if ends:
-        culprits = tuple(Identity(rank=rank) for rank in ends)
+        culprits = identities_of(ends)
         victims = sorted(rank for rank, peers in edges.items() if set(peers) & set(ends))
         first = next(edges[victims[0]][end] for end in ends if end in edges[victims[0]])
-        stuck = tuple(Identity(rank=rank) for rank in victims)
+        stuck = identities_of(victims)
         headline = (
             f"{describe_identities(culprits)} never came to {_describe_wait(first)}; "
             f"{describe_identities(stuck)} cannot go on"
@@ -54,7 +54,7 @@ def pipeline_candidates(edges: Edges, dumps: Sequence[RankDump], busy: frozenset
         return
     crossed = sorted(rank for rank, peers in edges.items() if any(rank in edges.get(p, {}) for p in peers))
     if crossed:
-        parties = tuple(Identity(rank=rank) for rank in crossed)
+        parties = identities_of(crossed)
         headline = (
             f"{describe_identities(parties)} wait for each other: both receive, or both send, in the "
             "same order"

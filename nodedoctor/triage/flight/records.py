@@ -15,6 +15,7 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.model import LARGEST_WORLD
+from nodedoctor.triage.patterns.stacks import is_library_file
 from nodedoctor.whole_numbers import signed, whole_number
 
 COMPLETED_KEPT = 32
@@ -24,8 +25,6 @@ MEMBERS_AT_MOST = 1 << 24
 """Ranks of all groups of one dump together: a hundred groups of all ranks of the largest runs known."""
 _SIZES = 64
 """Tensors of one collective, and dimensions of one tensor, that are compared."""
-
-_LIBRARY = re.compile(r"site-packages|dist-packages|/torch/|lib/python|typing_extensions|<frozen")
 
 
 @record
@@ -160,7 +159,7 @@ def _call_site(frames: Any) -> str:
     if not isinstance(frames, (list, tuple)):
         return ""
     for frame in frames[:64]:
-        if isinstance(frame, dict) and not _LIBRARY.search(text_value(frame.get("filename"))):
+        if isinstance(frame, dict) and not is_library_file(text_value(frame.get("filename"))):
             return " ".join(
                 (
                     text_value(frame.get("name")),

@@ -14,13 +14,15 @@ from typing import Any
 from nodedoctor.debug import Log
 from nodedoctor.triage.identity.hosts import hosts_of, ranks_from_hosts
 from nodedoctor.triage.identity.labels import Sources, is_rank
-from nodedoctor.triage.identity.messages import join_exit_codes, join_full_gpus, join_ray_tasks
 from nodedoctor.triage.identity.paths import identities_from_paths
 from nodedoctor.triage.identity.processes import (
     AgentTable,
     BusTable,
     GpuTable,
     ProcessTable,
+    join_exit_codes,
+    join_full_gpus,
+    join_ray_tasks,
     rank_communicators,
 )
 from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size

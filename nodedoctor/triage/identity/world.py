@@ -18,8 +18,6 @@ PER_NODE = 8
 
 _NEW_RUNS = (Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.RETRY_STARTED)
 """Behind one of these an agent may report once more."""
-_NOTICE = "failed (exitcode: "
-"""How an agent of torchelastic's begins its one line about its workers (multiprocessing/api.py)."""
 
 
 class RankLocation(NamedTuple):
@@ -64,7 +62,7 @@ def _has_several_agents(events: Iterable[Event[Any]]) -> bool:
         if event.kind in _NEW_RUNS or (isinstance(what, Restarted) and what.explicit):
             failed.pop(source, None)
             continue
-        notice = pid is not None and isinstance(what, ProcessExit) and _NOTICE in event.text
+        notice = pid is not None and isinstance(what, ProcessExit) and what.agent == "notice"
         if notice and failed.setdefault(source, pid) != pid:
             return True
     return False

@@ -11,7 +11,7 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity, Place
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.progress import read_liveness as read_progress
-from nodedoctor.triage.patterns.stacks import StackFrame
+from nodedoctor.triage.patterns.stacks import StackFrame, is_library, is_standard
 from nodedoctor.triage.rank_groups import RankGroupActivity, group_by_activity
 
 _LONG = re.compile(
@@ -30,7 +30,6 @@ _RECOMPUTES = re.compile(
 )
 """Files with functions named checkpoint that recompute activations in every step, and save nothing."""
 _IDLE = re.compile(r"multiprocessing/(?:connection|queues|synchronize|popen)|selectors\.py|threading\.py")
-_STDLIB = re.compile(r"lib/python3[^/]*/(?!site-packages|dist-packages)|<frozen")
 FROZEN = "frozen"
 STATES = {
     "T": "is stopped (SIGSTOP or a debugger)",
@@ -40,7 +39,6 @@ STATES = {
     "gone": "has no process any more",
     FROZEN: "is frozen with its control group (cgroup.freeze, freezer.state)",
 }
-_PACKAGES = re.compile(r"/(?:site|dist)-packages/|<frozen|lib/python3[^/]*/")
 GPU_WAIT = re.compile(r"synchronize|wait")
 IDLE_TICKS = 6
 """Hundredths of a second of CPU between two looks that are nothing: 3 % of two seconds, for watchdogs."""
@@ -71,7 +69,7 @@ def _busy_loaders(process: RankProcess) -> Iterator[tuple[int, StackFrame]]:
     for child in process.workers:
         main = next((t for t in child.threads if any(f.function == "_worker_loop" for f in t.frames)), None)
         if main is not None and not _IDLE.search(main.frames[0].file):
-            own = next((f for f in main.frames if not _STDLIB.search(f.file)), main.frames[0])
+            own = next((f for f in main.frames if not is_standard(f)), main.frames[0])
             yield child.pid, own
 
 
@@ -104,7 +102,7 @@ def main_thread(threads: Iterable[PythonThread]) -> PythonThread | None:
 
 def own_frame(frames: Iterable[StackFrame]) -> StackFrame | None:
     """The innermost frame of the job's own code, outside the standard library and packages."""
-    return next((frame for frame in frames if not _PACKAGES.search(frame.file)), None)
+    return next((frame for frame in frames if not is_library(frame)), None)
 
 
 def _calling_line(process: RankProcess) -> str:

@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
 
+_MLPERF = r'(?:"key": "(?:run_stop|status)"|\brun_stop: \{).{1,300}"success"'
+_TRAINER_RESULT = re.compile(
+    r"\btrain_runtime\b|Trainer\.fit` stopped: `max_(?:steps|epochs)"
+    rf"|^\W{{0,3}}after training is done\]|{_MLPERF}"
+)
+"""How trainers report a training that they have done (Hugging Face, Lightning, Megatron, MLPerf).
+
+A script's own "Done" may follow a program that failed."""
+_PYTEST = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)\d{1,6} passed\b.{0,120} in \d[\d.]*s\b.*=$")
+"""The last line of pytest, where all tests passed: what they raised on purpose is above."""
+_WORKER_GROUP = re.compile(r"\bworker group successfully finished\b")
+"""What torchelastic's agent reports of all its processes (torch/distributed/elastic/agent/server/api.py)."""
+_VERL = re.compile(r"^\W{0,3}Final validation metrics: ")
+"""What verl prints of its last step, behind the last checkpoint (verl/trainer/ppo/ray_trainer.py)."""
+_RAY_TRAIN = re.compile(r"^\W{0,3}Training completed after \d{1,9} iterations at \d")
+"""The same of Ray Train, whose driver then ends its workers (python/ray/tune/experimental/output.py)."""
+
+OF_ALL_PROCESSES = (_PYTEST, _WORKER_GROUP)
+"""What reports that every test, or every process, came to its end well."""
+LAST_RESULTS = (_VERL, _RAY_TRAIN)
+"""The last results of drivers that then take down the workers of Ray."""
+REPORTS_OF_SUCCESS = (_TRAINER_RESULT, *LAST_RESULTS, *OF_ALL_PROCESSES)
+"""What a run prints of itself where its work went well."""
+
 _DONE = re.compile(
     r"exits? successfully|[Tt]raining (?:job )?(?:is )?(?:completed?|finished|done)"
     r"|[Ff]inished [Tt]raining(?! \w*(?:warm|step|epoch|iter|batch|round|phase|stage|for ))"
     r"|[Dd]one training\b(?! (?:epoch|step|iter|batch|round|phase|stage|for )\w*)|TRAINING COMPLETED?\b"
-    r"|[Ee]xit code(?: of \w+)?: 0\b|^exit 0$|error string: no error|\btrain_runtime\b"
+    r"|[Ee]xit code(?: of \w+)?: 0\b|^exit 0$|error string: no error"
     r"|[Jj]ob (?:completed|finished) success"
     r"|\brank ?[=:]? ?\d+:? finished$|COMPLETED\b.*ExitCode 0"
-    r"|Trainer.fit` stopped: `max_(?:steps|epochs)|Done!?$"
+    r"|Done!?$"
     r"|_atexit_cleanup\(\):\d+\] got exitcode: 0$"
     r"|Avg bus bandwidth +:|Out of bounds values : 0 OK"
     r"|peak memory consumption"
     r"|^(?:Total (?:[a-z]+ ){0,2}time|Training time)(?: taken| elapsed| cost)?(?: is)?[:= ]{1,4}\d"
 )
-PYTEST = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)\d{1,6} passed\b.{0,120} in \d[\d.]*s\b.*=$")
-"""The last line of pytest, where all tests passed: what they raised on purpose is above."""
-VERL = re.compile(r"^\W{0,3}Final validation metrics: ")
-"""What verl prints of its last step, behind the last checkpoint (verl/trainer/ppo/ray_trainer.py)."""
-RAY_TRAIN = re.compile(r"^\W{0,3}Training completed after \d{1,9} iterations at \d")
-"""The same of Ray Train, whose driver then ends its workers (python/ray/tune/experimental/output.py)."""
 _TESTED = re.compile(
     r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
     r"|^\W*(?:[Pp]ipeline|[Ww]orkflow|[Bb]enchmark) [Cc]ompleted?\W*$"
-    rf"|\b[Ff]inished evaluation for\b|{VERL.pattern}|{PYTEST.pattern}"
-    r"|^&{4} PASSED\b|^\W{0,3}(?:PASSED|DONE)!?\W{0,3}$"
+    r"|\b[Ff]inished evaluation for\b|^&{4} PASSED\b|^\W{0,3}(?:PASSED|DONE)!?\W{0,3}$"
     r"|\b(?:finished|completed|exited) with (?:exit )?(?:code|status) 0\b"
-    r'|(?:"key": "(?:run_stop|status)"|\brun_stop: \{).{1,300}"success"'  # MLPerf
 )
 """The same of what measures and judges instead of training."""
 _ALL = re.compile(
@@ -41,7 +58,6 @@ _ALL = re.compile(
     r"|\b(?:SUCCEEDED|[Ss]ucceeded) (?:on|at|after|in) (?:the )?(?:\w+ )?(?:try|tries|attempts?|retry)\b"
     r"|^Number of trials: (\d{1,6})(?:/\1)? \(\1 TERMINATED\)"  # Ray Tune
     r"|^Trial status: \d{1,6} TERMINATED\s*$"
-    r"|\bworker group successfully finished\b"  # torchelastic's agent
 )
 """The same of launchers, and of scripts that run several programs, or one until it works."""
 _NOT_YET = r"(?!.{0,20}(?:[EeÉé]po[cq]|etapa|step|轮|エポック|에폭|эпох))"
@@ -61,13 +77,18 @@ _OTHER_LANGUAGES = tuple(
 Only what says that it is complete: scripts say that it ended whatever its end was."""
 
 
-PATTERNS = (_DONE, _TESTED, _ALL, *_OTHER_LANGUAGES)
+PATTERNS = (_DONE, _TESTED, _ALL, *REPORTS_OF_SUCCESS, *_OTHER_LANGUAGES)
 """What `says_done` looks for."""
+
+
+def says_any(reports: Iterable[re.Pattern[str]], text: str) -> bool:
+    """True where a text has one of some reports."""
+    return any(report.search(text) for report in reports)
 
 
 def says_done(text: str) -> bool:
     """True for a line in which a program says that all is done."""
-    return any(pattern.search(text) for pattern in PATTERNS)
+    return says_any(PATTERNS, text)
 
 
 def is_end_of_training(event: Event[Any]) -> bool:

@@ -45,7 +45,7 @@ class ElasticBlock:
         if code is None:
             return None
         who = _list_identity(line, done)
-        what = ProcessExit(int(code[1]), first=self._root, at=done.get("time", ""))
+        what = ProcessExit(int(code[1]), first=self._root, at=done.get("time", ""), agent="entry")
         summary = f"rank {done.get('rank', '?')} exitcode {done['exitcode']}"
         return Event.at(line, what, who=who, text=summary)
 

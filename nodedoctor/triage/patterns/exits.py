@@ -49,6 +49,9 @@ class ProcessExit:
     """The whole job's, as its scheduler reports it: also of one that the scheduler ended itself."""
     ends_all: bool = False
     """It ends the job with itself, as MPI_Abort does: processes killed behind it were killed for it."""
+    agent: str = ""
+    """How torchelastic's agent tells it: `entry` of its list, or `notice`, which names the lowest local rank
+    of all that it found ended. So those below were alive, and of those above nothing is known."""
 
     @classmethod
     def from_groups(cls, code: int | None = None, signal: int | None = None, **values: Any) -> ProcessExit:
@@ -69,10 +72,12 @@ class PeersTerminated:
     """The launcher ends the other processes: one that dies after this is no culprit.
 
     `by_kill`: it does so with SIGKILL at once. `for_a_task`: because one of its tasks failed, as srun says.
+    `one_by_one`: it names each that it ends, as torchelastic does.
     """
 
     by_kill: bool = False
     for_a_task: bool = False
+    one_by_one: bool = False
 
 
 @record
@@ -133,14 +138,14 @@ LeftFirst
 ENDED_FIRST
     ^nodedoctor: (?:rank (?P<rank>\d{1,6}), )?pid (?P<pid>\d{1,10}) was the first to end
 # torchelastic (torch/distributed/elastic)
-ProcessExit  first
+ProcessExit  first  agent=notice
     failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)
 _launcher_signalled
     Received (?:Signals\.)?(SIG[A-Z]+|\d+) death signal
     |SignalException: Process \d+ got signal: (?:Signals\.)?(\d+|SIG[A-Z]+)
 FORCE_KILLED
     Unable to shutdown process (?P<pid>\d+) via (?:\d+|\S*SIG[A-Z]+), forcefully exit
-PeersTerminated
+PeersTerminated  one_by_one
     Sending process (?P<pid>\d+) closing signal
 # srun, slurmstepd; DeepSpeed's launcher
 PeersTerminated
@@ -151,7 +156,7 @@ PeersTerminated  for_a_task
 ProcessExit  first
     [Rr]oot (?:[Cc]ause|failure)(?: on|:)? rank:? ?(?P<rank>\d+)\b.{0,20}?
     (?:exit ?code:? ?(?P<code>-?0*[1-9]\d*)|(?P<signal>SIG[A-Z]+))
-ProcessExit  first
+ProcessExit  first  agent=entry
     rank ?:? *(?P<rank>\d+) \(local[_ ]rank: ?(?P<local>\d+)\)\s*exitcode *: *
     (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)
 # torch.multiprocessing's, of the first that ended: how may be cut off

@@ -6,7 +6,15 @@ from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.patterns.rows import read_rows
 
-OF_ANOTHER = (Mark.ACTOR_DIED, Mark.ACTOR_PID)
+
+@record
+class ActorDied:
+    """A Ray worker process is gone; `never_began`: it ended before the raylet knew it."""
+
+    never_began: bool = False
+
+
+OF_ANOTHER = (ActorDied, Mark.ACTOR_PID)
 """What a process says of another one: the driver, or an actor that waits, of the actor that is dead."""
 
 
@@ -24,15 +32,15 @@ class TaskFailed:
 SIGNS = read_rows(
     r"""
 # an object is lost when the worker that made it, or that owns it, is gone
-ACTOR_DIED
+ActorDied
     (?:Actor(?:Died|Unavailable)|RayActor|OwnerDied|ObjectLost|ObjectReconstructionFailed
     |LocalRayletDied)Error
 # the raylet (src/ray/raylet/worker_pool.cc)
-ACTOR_DIED
+ActorDied  never_began
     [Ww]orker process ?\((?P<pid>\d+)\) have not registered within the timeout\. The process is dead
-ACTOR_DIED
+ActorDied
     Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: [A-Z_]+)?
-ACTOR_DIED
+ActorDied
     worker process has died\.(?: Worker exit type: [A-Z_]+)?
 ACTOR_PID
     ^\s+pid: (?P<pid>\d+)$
@@ -46,8 +54,9 @@ ACTOR_PID
 TaskFailed
     (?:RayTaskError(?:\((?P<error>\w+)\))?.*|\bray::[\w.:<>-]{1,200}(?:\(\))? \()pid=(?P<pid>\d+)
     (?:, ip=(?P<host>[\w.:-]+))?
-ACTOR_DIED
+ActorDied
     WorkerCrashedError|worker died or was killed while executing a task
 """,
+    ActorDied,
     TaskFailed,
 )  # fmt: skip

@@ -32,12 +32,24 @@ class StackFrame:
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
 _DASHBOARD = re.compile(r"[/\\]ray[/\\](?:dashboard|thirdparty_files[/\\]psutil)[/\\]")
 _SLASH = re.compile(r"[/\\]")
-_STANDARD = re.compile(r"[/\\]lib[/\\]python[\d.]+[/\\]|^<")
+_STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d[\w.]*[/\\]|^<")
+_TORCH = re.compile(r"[/\\]torch[/\\](?:autograd|cuda|distributed|nn|optim|utils|_\w+)[/\\]")
+"""Torch built in place is in no folder of packages."""
+
+
+def is_library_file(path: str) -> bool:
+    """True for a file of Python's own or of a package: none that the program's author wrote."""
+    return any(library.search(path) for library in (_PACKAGE, _STANDARD, _TORCH))
 
 
 def is_library(frame: StackFrame) -> bool:
     """True for a call in Python's own code or in a package."""
-    return _PACKAGE.search(frame.file) is not None or _STANDARD.search(frame.file) is not None
+    return is_library_file(frame.file)
+
+
+def is_standard(frame: StackFrame) -> bool:
+    """True for a call in Python's own code."""
+    return _STANDARD.search(frame.file) is not None and _PACKAGE.search(frame.file) is None
 
 
 def source_place(frames: Sequence[StackFrame]) -> str:
@@ -75,11 +87,9 @@ def of_onlookers(frames: Sequence[StackFrame]) -> bool:
     return ((packages and packages <= _ASIDE) or shown) and not program_file(frames)
 
 
-WAITS = re.compile(
-    r"all_reduce|all_gather|reduce_scatter|broadcast|barrier|all_to_all|\brecv\b|\bsend\b|gather"
-    r"|scatter|synchronize"
-    r"|wait_for_everyone|monitored_barrier"
-)
+COLLECTIVES = r"all_reduce|gather|scatter|broadcast|barrier|all_to_all|wait_for_everyone"
+"""Parts of the names of functions in which a rank meets all others."""
+WAITS = re.compile(rf"{COLLECTIVES}|\brecv\b|\bsend\b|synchronize")
 LIBRARY = re.compile(r"torch/distributed/|torch/cuda/|torch/utils/_")
 DEEPEST = 12
 """Innermost frames among which the collective is looked for."""

@@ -14,6 +14,7 @@ from nodedoctor.triage.read.archives import ALL_MEMBERS, PACKS, ArchiveShare, co
 from nodedoctor.triage.read.limits import TAILS
 from nodedoctor.triage.read.reader import SourceReading, read_source, read_tail
 from nodedoctor.triage.read.scan import choose_depth
+from nodedoctor.triage.read.search import usable_cores
 from nodedoctor.triage.read.sources import LogSource
 
 ENOUGH = 2 << 20
@@ -107,8 +108,7 @@ def _merge_shares(source: LogSource, readings: TaskReadings, reading: SourceRead
 
 def _assign_loads(sources: Sequence[LogSource], reading: SourceReading) -> list[list[ReadTask]]:
     """Which process reads what; one load where forking would cost more than it saves."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    cores = min(cores, MOST)
+    cores = min(usable_cores(), MOST)
     if cores < 2 or any(source.kind in _STREAMS for source in sources):
         return [list(map(ReadTask, sources))]
     total = sum(source.size for source in sources)

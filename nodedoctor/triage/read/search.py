@@ -203,13 +203,17 @@ def _widen_pipe(pipe: int | None) -> None:
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK)
 
 
+def usable_cores() -> int:
+    """Cores that this process may use; macOS does not tell, and gets one."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
 def _part_bounds(path: str) -> Sequence[int]:
     """The beginnings of a file's parts, which begin with a line, and its end."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     try:
         with open(path, "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
-            many = min(cores, PARTS, size // PART)
+            many = min(usable_cores(), PARTS, size // PART)
             bounds = {0, size} | {_next_line(file.fileno(), size * part // many) for part in range(1, many)}
     except OSError:
         return ()

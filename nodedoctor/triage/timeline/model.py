@@ -26,6 +26,7 @@ from nodedoctor.triage.patterns.progress import (
     WorldSize,
 )
 from nodedoctor.triage.patterns.ras import HangFolder, RasCommunicator, RasCount, RasSection
+from nodedoctor.triage.patterns.ray import OF_ANOTHER, ActorDied
 from nodedoctor.triage.patterns.restarts import Restarted
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.patterns.watchdog import (
@@ -68,7 +69,7 @@ FATAL = (
     Mark.FORCE_KILLED,
     CollectiveFailed,
     LauncherSignalled,
-    Mark.ACTOR_DIED,
+    ActorDied,
     NodeLost,
 )
 """Events that no process survives: the job goes on only by a restart."""
@@ -195,6 +196,11 @@ class Timeline:
         return offsets_by_source(wait.event for wait in self.waits)
 
     @cached_property
+    def settings(self) -> frozenset[str]:
+        """Frameworks and settings that the logs name."""
+        return frozenset(event.what.name for event in self.of_kind(SettingMentioned))
+
+    @cached_property
     def pids(self) -> frozenset[int | None]:
         """The processes of which a line tells."""
         return frozenset(event.who.pid for event in self.events)
@@ -231,11 +237,11 @@ def follows_timeout(timeline: Timeline, event: Event[Any]) -> bool:
     behind = first is not None and first < event.place.offset
     if behind or timeline.late(event) or timeline.gave_up(event.who):
         return True
-    return event.what in (Mark.ACTOR_DIED, Mark.ACTOR_PID) and _all_gave_up(timeline)
+    return event.kind in OF_ANOTHER and _all_gave_up(timeline)
 
 
 def _all_gave_up(timeline: Timeline) -> bool:
     """True when every process that Ray found dead had given up itself."""
-    events = [*timeline.marked(Mark.ACTOR_DIED), *timeline.marked(Mark.ACTOR_PID)]
+    events = [*timeline.of_kind(ActorDied), *timeline.marked(Mark.ACTOR_PID)]
     processes = [event.who for event in events if event.who.pid is not None or event.who.rank is not None]
     return bool(processes) and all(map(timeline.gave_up, processes))

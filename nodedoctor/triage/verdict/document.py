@@ -30,7 +30,6 @@ from nodedoctor.triage.model import (
 )
 from nodedoctor.triage.rank_groups import RankGroupActivity
 from nodedoctor.triage.read.sources import document_kind
-from nodedoctor.triage.timeline.event_names import event_name
 from nodedoctor.triage.verdict.decision.kind import kind_of
 from nodedoctor.triage.verdict.decision.resubmit import Witness, with_decision
 from nodedoctor.whole_numbers import spans
@@ -63,7 +62,7 @@ def make_document(verdict: Verdict, line_of: LineOf, witness: Witness | None = N
         "collective": _collective_document(verdict.collective) if verdict.collective else None,
         "evidence": [_evidence_document(event, line_of) for event in verdict.evidence],
         "timeline": [
-            {"time": clock_time(event.time), "rank": event.who.rank, "event": event_name(event)}
+            {"time": clock_time(event.time), "rank": event.who.rank, "event": event.published_name}
             for event in verdict.timeline[:TIMELINE]
         ],
         "timeline_more": max(0, len(verdict.timeline) - TIMELINE),
@@ -156,7 +155,7 @@ def _evidence_document(event: Event[Any], line_of: LineOf) -> dict[str, Any]:
 
 def _also_seen_document(error: SideError, line_of: LineOf) -> dict[str, Any]:
     return {
-        "event": event_name(error.event),
+        "event": error.event.published_name,
         "fate": error.fate,
         "reason": error.reason,
         "count": error.count,
@@ -190,13 +189,13 @@ def _standing_document(standing: RankGroupActivity) -> dict[str, Any]:
 
 def of_kind(verdict: Verdict) -> list[list[Event[Any]]]:
     """The whole timeline in groups: the same kind of event, within seconds of each other."""
-    return group_moments((event_name(event), event) for event in verdict.timeline)
+    return group_moments((event.published_name, event) for event in verdict.timeline)
 
 
 def _group_moments(group: list[Event[Any]], line_of: LineOf) -> dict[str, Any]:
     first, times = group[0], [event.time for event in group if event.time is not None]
     return {
-        "event": event_name(first),
+        "event": first.published_name,
         "first": clock_time(min(times, default=None)),
         "last": clock_time(max(times, default=None)),
         "count": len(group),

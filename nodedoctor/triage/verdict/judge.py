@@ -18,12 +18,7 @@ from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.triage.verdict.causes.weigh import WeighedCandidate
 from nodedoctor.triage.verdict.decision.kind import kind_of
 from nodedoctor.triage.verdict.no_failure import ended_in_order, no_failure, pick_evidence
-from nodedoctor.triage.verdict.undetermined import (
-    open_question,
-    ranks_in_traceback,
-    stopped_processes,
-    unexplained_end,
-)
+from nodedoctor.triage.verdict.undetermined import open_question, suspected_people
 
 
 def judge_incident(
@@ -85,14 +80,7 @@ def _undetermined_verdict(
     reasons = [(suspect.candidate.cause, _suspected_cause(suspect)) for suspect in suspects]
     causes = {cause for cause, _ in reasons}
     reasons += [(cause, why) for cause, why in timeouts.unseen_explanations(timeline) if cause not in causes]
-    end = unexplained_end(timeline)
-    culprits = end.people if end is not None and end.alone else ()
-    parties = end.people if end is not None and not end.alone else ()
-    if end is None:
-        stuck = ranks_in_traceback(timeline)
-        culprits, parties = (
-            (stuck, ()) if len(stuck) == 1 else ((), stuck or stopped_processes(timeline) or ())
-        )
+    culprits, parties = suspected_people(timeline)
     return Verdict(
         "undetermined",
         "undetermined",

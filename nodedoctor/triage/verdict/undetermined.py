@@ -96,6 +96,15 @@ def open_question(timeline: Timeline) -> str:
     return f"{who} waited{limit} in {what}; the lines of the {absent} are not in these logs"
 
 
+def suspected_people(timeline: Timeline) -> tuple[tuple[Identity, ...], tuple[Identity, ...]]:
+    """Who is behind a failure without a cause: one that ended alone, else several suspects."""
+    end = _unexplained_end(timeline)
+    if end is not None:
+        return (end.people, ()) if end.alone else ((), end.people)
+    cut_short = _ranks_in_traceback(timeline)
+    return (cut_short, ()) if len(cut_short) == 1 else ((), cut_short or _stopped_processes(timeline) or ())
+
+
 def _describe_lost_peer(timeline: Timeline) -> str:
     """Who aborted because NCCL lost a peer that ended in another log."""
     errors = [event for event in timeline.of_kind(NcclError) if event.what.result == "ncclRemoteError"]
@@ -160,7 +169,7 @@ def _describe_lost_store(timeline: Timeline) -> str:
 
 def _describe_sigterm(timeline: Timeline) -> str:
     """That nothing but SIGTERM was seen."""
-    people = stopped_processes(timeline)
+    people = _stopped_processes(timeline)
     if people is None:
         return ""
     return (
@@ -168,7 +177,7 @@ def _describe_sigterm(timeline: Timeline) -> str:
     )
 
 
-def stopped_processes(timeline: Timeline) -> tuple[Identity, ...] | None:
+def _stopped_processes(timeline: Timeline) -> tuple[Identity, ...] | None:
     """Who ended by SIGTERM, where nothing else was seen; else None."""
     exits = [event for event in timeline.of_kind(ProcessExit) if not event.what.helper]
     exit_places = {event.place for event in exits}  # where a launcher raises what it saw
@@ -185,11 +194,11 @@ def _describe_traceback(timeline: Timeline) -> str:
     tracebacks = timeline.of_kind(CutShort)
     if not tracebacks:
         return ""
-    who = describe_identities(ranks_in_traceback(timeline) or [tracebacks[0].who])
+    who = describe_identities(_ranks_in_traceback(timeline) or [tracebacks[0].who])
     frame = tracebacks[0].what.frames[-1] if tracebacks[0].what.frames else None
     where = f" at {frame.name}, line {frame.line}," if frame is not None else ""
     owner = f" of {who}" if who else ""
-    which = "tracebacks" if len(ranks_in_traceback(timeline)) > 1 else "a traceback"
+    which = "tracebacks" if len(_ranks_in_traceback(timeline)) > 1 else "a traceback"
     error = tracebacks[0].what.error
     if error and len(tracebacks) == 1:
         return (
@@ -198,7 +207,7 @@ def _describe_traceback(timeline: Timeline) -> str:
     return f"the log ends in {which}{owner},{where} before the line that names the exception"
 
 
-def ranks_in_traceback(timeline: Timeline) -> tuple[Identity, ...]:
+def _ranks_in_traceback(timeline: Timeline) -> tuple[Identity, ...]:
     """The ranks in whose tracebacks the log ends, where it shows no other failure.
 
     One in a collective waited for others: it may be their victim.
@@ -258,7 +267,7 @@ def _describe_first_end(timeline: Timeline) -> str:
             f"{who} gave up waiting in collective number {status.what.stuck}{more}; the line that names the"
             " collective is not in these logs"
         )
-    end = unexplained_end(timeline)
+    end = _unexplained_end(timeline)
     if end is None:
         return ""
     code = f", with exit code {end.codes[0]}" if len(end.codes) == 1 else ""
@@ -270,7 +279,7 @@ def _describe_first_end(timeline: Timeline) -> str:
     return f"{who or 'a process'} ended first{code}, and its own error is not in these logs"
 
 
-def unexplained_end(timeline: Timeline) -> FirstEnd | None:
+def _unexplained_end(timeline: Timeline) -> FirstEnd | None:
     """Who ended first, where no process says why or that it gave up."""
     exit_places = {event.place for event in timeline.of_kind(ProcessExit)}
     own_reports = [

@@ -18,7 +18,7 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env, EnvFile
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.processes import Process, Processes
-from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.kernel.kernel_log import KernelLog
 from nodedoctor.facts.network.net import Interface, Net
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.facts.rdma.error_growth import RdmaGrowth, rdma_growth

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.kernel.log import _WORDS, KernelLog, kernel_log
+from nodedoctor.facts.kernel.kernel_log import _WORDS, KernelLog, kernel_log
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.model import Moment, Observation, Outcome, Unseen
 from nodedoctor.probes.kernel import kernel_log as child

@@ -11,7 +11,7 @@ from asking import judge, said
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.kernel.kernel_log import KernelLog
 from nodedoctor.knowledge.xids import xids
 from nodedoctor.model import Moment, Severity, Unseen
 

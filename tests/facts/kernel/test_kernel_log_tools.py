@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodedoctor.engine.run import downgrade_pass
-from nodedoctor.facts.kernel.log import KernelLog, kernel_log
+from nodedoctor.facts.kernel.kernel_log import KernelLog, kernel_log
 from nodedoctor.model import Moment, Status, Unseen
 
 LOG = [

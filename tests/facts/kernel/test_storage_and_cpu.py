@@ -10,7 +10,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.kernel.kernel_log import KernelLog
 from nodedoctor.model import Finding, Moment, Unseen
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)

@@ -4,38 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nodedoctor.knowledge.slurm_states import STATES
 from nodedoctor.record import record
 
 FORMAT = "%N|%P|%T|%E"
 """For `sinfo --Node --noheader --format`: the reason comes last, because it may hold anything."""
 
-# sinfo(1), NODE STATE CODES, as %T writes them: states in which a node is given no new jobs, and why.
-_CLOSED = {
-    "down": "down",
-    "drained": "drained",
-    "draining": "draining",
-    "drain": "drained",
-    "fail": "about to fail",
-    "failing": "about to fail",
-    "error": "in error",
-    "future": "not there yet",
-    "inval": "registered with fewer resources than slurm.conf says",
-    "maint": "in maintenance",
-    "perfctrs": "in use for performance counters",
-    "power_down": "being powered down",
-    "powered_down": "powered down",
-    "powering_down": "being powered down",
-    "reboot": "about to reboot",
-    "reserved": "reserved",
-    "unknown": "not known to be up",
-    "unk": "not known to be up",
-}
+_CLOSED = {word: state.why for state in STATES for word in state.words}
 _BUSY = {
     "allocated": "Slurm has given all its processors to jobs: ask inside such a job, or over --ssh",
     "completing": "a job is still ending there: Slurm waits for its last process",
 }
 _RESERVATION = ("maint", "reserved")
-# The same page: what the character behind a state says.
+# sinfo(1), NODE STATE CODES: what the character behind a state says.
 _FLAGS = {
     "*": "not responding",
     "~": "powered down",

@@ -9,7 +9,12 @@ from typing import Any
 
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import Event, Place
-from nodedoctor.triage.patterns.completed import PYTEST, RAY_TRAIN, VERL, is_end_of_training
+from nodedoctor.triage.patterns.completed import (
+    OF_ALL_PROCESSES,
+    REPORTS_OF_SUCCESS,
+    is_end_of_training,
+    says_any,
+)
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
@@ -30,15 +35,6 @@ WORDS = 4
 _DIGITS = re.compile(r"\d+")
 _LAST_WORDS = re.compile(r"thread terminated with exception: |^\s*what\(\): ")
 """With which torch's watchdog and C++ end a process, whatever the others still count."""
-_RESULT = re.compile(
-    r"\btrain_runtime\b|Trainer\.fit` stopped: `max_|\brun_stop\b.{1,300}success"
-    r"|^\W{0,3}after training is done\]"
-)
-"""How trainers report a training that they have done (Hugging Face, Lightning, MLPerf, Megatron).
-
-A script's own "Done" may follow a program that failed."""
-_ALL_WELL = re.compile(rf"{PYTEST.pattern}|\bworker group successfully finished\b")
-"""What reports that every test, or every process, came to its end well (pytest, torchelastic's agent)."""
 
 
 def drop_before_long_output(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -81,7 +77,7 @@ def _places_before(
     """The places of errors before the last of some ends, of ranks that have one."""
     ranks = {event.who.rank for event in events if is_end(event)}
     end = _last_index(events, is_end)
-    of_all = _ALL_WELL.search(events[end].text) is not None if events else False
+    of_all = bool(events) and says_any(OF_ALL_PROCESSES, events[end].text)
     before = (event for event in events[:end] if of_all or event.who.rank in ranks)
     return {event.place for event in before if is_error(event)}
 
@@ -110,9 +106,7 @@ def _is_death(event: Event[Any]) -> bool:
 
 
 def _reports_success(event: Event[Any]) -> bool:
-    if event.what is not Mark.JOB_FINISHED:
-        return False
-    return any(pattern.search(event.text) for pattern in (_RESULT, VERL, RAY_TRAIN, _ALL_WELL))
+    return event.what is Mark.JOB_FINISHED and says_any(REPORTS_OF_SUCCESS, event.text)
 
 
 def _last_index(events: list[Event[Any]], is_wanted: Callable[[Event[Any]], bool]) -> int:

@@ -8,13 +8,13 @@ from typing import Any
 
 from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import DEFAULT_WORLD, Event, Place
-from nodedoctor.triage.patterns.completed import RAY_TRAIN, VERL, is_end_of_training
+from nodedoctor.triage.patterns.completed import LAST_RESULTS, is_end_of_training, says_any
 from nodedoctor.triage.patterns.exits import FAULT_SIGNALS, KILLS, SIGTERM, LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep
-from nodedoctor.triage.patterns.ray import TaskFailed
+from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process, is_secondary
 from nodedoctor.triage.patterns.stacks import source_place
 from nodedoctor.triage.patterns.store import UNHEARD, BarrierMissed, GlooTimeout, PeerGone, StoreWait
@@ -23,7 +23,7 @@ from nodedoctor.triage.timeline.model import QUIET, WAIT_ERRORS
 
 _STOP_ERRORS = (
     *WAIT_ERRORS, PeerGone, GlooTimeout, StoreWait, BarrierMissed, ProcessExit, LauncherSignalled,
-    Mark.FORCE_KILLED, Mark.ACTOR_DIED,
+    Mark.FORCE_KILLED, ActorDied,
     TaskFailed, Mark.UNREAD_TROUBLE, CutShort,
 )  # fmt: skip
 _RUN_STARTS = (
@@ -64,7 +64,9 @@ def drop_ray_teardown(events: list[Event[Any]]) -> list[Event[Any]]:
 
     Only where verl or Ray Train had printed its last results, and nothing else failed or began behind them.
     """
-    results = (i for i, e in enumerate(events) if e.what is Mark.JOB_FINISHED and _is_last_result(e.text))
+    results = (
+        i for i, e in enumerate(events) if e.what is Mark.JOB_FINISHED and says_any(LAST_RESULTS, e.text)
+    )
     end = next(results, None)
     behind = events[end:] if end is not None else []
     trouble = [event for event in behind if _is_trouble(event)]
@@ -72,10 +74,6 @@ def drop_ray_teardown(events: list[Event[Any]]) -> list[Event[Any]]:
         return events
     places = {event.place for event in trouble}
     return [event for event in events if event.place not in places or event.kind in QUIET]
-
-
-def _is_last_result(text: str) -> bool:
-    return VERL.search(text) is not None or RAY_TRAIN.search(text) is not None
 
 
 def _is_ray_teardown(event: Event[Any]) -> bool:
@@ -88,8 +86,9 @@ def _is_ray_teardown(event: Event[Any]) -> bool:
         return what.signal in FAULT_SIGNALS and event.who.world != DEFAULT_WORLD
     if isinstance(what, LauncherSignalled):
         return what.what == "process" and what.signal == SIGTERM
-    worker_lost = what is Mark.ACTOR_DIED and "not registered" not in event.text  # that one never began
-    return worker_lost or (what is Mark.UNREAD_TROUBLE and event.origin in _RAYS_OWN)
+    if isinstance(what, ActorDied):
+        return not what.never_began
+    return what is Mark.UNREAD_TROUBLE and event.origin in _RAYS_OWN
 
 
 _RAYS_OWN = ("raylet", "gcs_server", "autoscaler")

@@ -12,8 +12,8 @@ from nodedoctor.triage.describe import describe_identities, rank_ranges
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity, Verdict
 from nodedoctor.triage.patterns.exits import ProcessExit
-from nodedoctor.triage.patterns.progress import SettingMentioned
 from nodedoctor.triage.patterns.ras import RasMissing
+from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.store import BarrierMissed, GlooTimeout, StoreWait
 from nodedoctor.triage.patterns.watchdog import TimedOut, WatchdogStuck
@@ -57,11 +57,6 @@ def torch_version(timeline: Timeline) -> tuple[int, int] | None:
     return None
 
 
-def frameworks_and_settings(timeline: Timeline) -> frozenset[str]:
-    """Frameworks and settings that the logs name."""
-    return frozenset(event.what.name for event in timeline.of_kind(SettingMentioned))
-
-
 def choose_fixes(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
     """The fixes of the deciding evidence, else of the cause, and the timeout's setting.
 
@@ -69,7 +64,7 @@ def choose_fixes(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
     """
     if verdict.outcome == "undetermined":
         return ()
-    names = frameworks_and_settings(timeline)
+    names = timeline.settings
     fixes = list(verdict.fixes)
     fixes = fixes or next(
         (list(own) for event in _deciding_events(verdict) if (own := fixes_for_event(event, names))), []
@@ -117,7 +112,7 @@ def not_the_cause(
     claims: list[tuple[str, str]] = []
     if sentence and explains is False:
         claims.append(("network bandwidth or the amount of data", sentence))
-    echoes = [event for event in timeline.marked(Mark.ACTOR_DIED) if follows_timeout(timeline, event)]
+    echoes = [event for event in timeline.of_kind(ActorDied) if follows_timeout(timeline, event)]
     if echoes:
         claims.append(
             (
@@ -127,7 +122,7 @@ def not_the_cause(
             )
         )
     if timeline.waits:
-        names = frameworks_and_settings(timeline)
+        names = timeline.settings
         variable, why = NO_SUCH_VARIABLE
         if variable in names:
             rows = timeouts.settings_in_use(names)

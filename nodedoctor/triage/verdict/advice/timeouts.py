@@ -11,7 +11,6 @@ from nodedoctor.knowledge.env_vars import TimeoutSetting, timeout_settings
 from nodedoctor.model import Fix
 from nodedoctor.steps import looks
 from nodedoctor.triage.model import Cause
-from nodedoctor.triage.patterns.progress import SettingMentioned
 from nodedoctor.triage.patterns.watchdog import WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
@@ -97,9 +96,8 @@ def unseen_explanations(timeline: Timeline) -> tuple[tuple[Cause, str], ...]:
             ),
             ("network_ib", "or no data moves between nodes, though no adapter or port reported a fault"),
         )
-    settings = {event.what.name for event in timeline.of_kind(SettingMentioned)}
     gathers = "ALLGATHER_BASE" in first.work.op or "REDUCE_SCATTER_BASE" in first.work.op
-    mismatch = MODALITIES if "multimodal" in settings else MICRO_BATCHES if gathers else ""
+    mismatch = MODALITIES if "multimodal" in timeline.settings else MICRO_BATCHES if gathers else ""
     causes: list[tuple[Cause, str]] = []
     if mismatch:
         causes.append(("collective_mismatch", mismatch))

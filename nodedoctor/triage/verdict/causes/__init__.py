@@ -17,6 +17,7 @@ from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, NodeLost
 from nodedoctor.triage.patterns.nccl import DuplicateGpu, IbFlush
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.ras import RasMissing, RasSection
+from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.store import (
     BarrierMissed,
@@ -41,7 +42,6 @@ from nodedoctor.triage.verdict.causes import (
     infrastructure,
     missing,
     ras,
-    steps,
     symptoms,
     unclassified,
 )
@@ -61,7 +61,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     corruption.repeat_differs: (Mark.REPEAT_DIFFERS,),
     corruption.loss_stays_nan: (Mark.LOSS_STAYS_NAN,),
     deaths.killed_by_signal: (ProcessExit,),
-    deaths.ray_deaths: (Mark.ACTOR_DIED,),
+    deaths.ray_deaths: (ActorDied,),
     deaths.launcher_signalled: (LauncherSignalled,),
     deaths.nodes_lost: (NodeLost,),
     deaths.store_host_gone: (StoreWait,),
@@ -88,7 +88,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     missing.unpublished_id: (StoreWait,),
     missing.legitimate_work: (LongWork,),
     missing.waits_in_a_save: (TimedOut, GlooTimeout),
-    steps.lagging_rank: (TimedOut,),
+    missing.lagging_rank: (TimedOut,),
     infrastructure.flushed_connection: (IbFlush,),
     infrastructure.cut_connection: (PeerGone,),
     infrastructure.stuck_watchdog: (WatchdogStuck,),

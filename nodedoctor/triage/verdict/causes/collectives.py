@@ -8,13 +8,13 @@ from itertools import combinations
 
 from nodedoctor.grouping import group_by
 from nodedoctor.model import Fix
-from nodedoctor.triage.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.describe import describe_identities, distinct_ranks, identities_of
 from nodedoctor.triage.flight.compare_ranks import find_minority
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Candidate, Event, Identity
+from nodedoctor.triage.model import Candidate, Event
 from nodedoctor.triage.patterns.frameworks import DIFFER, CollectiveShape
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.stacks import StackFrame
+from nodedoctor.triage.patterns.stacks import COLLECTIVES, StackFrame, is_library
 from nodedoctor.triage.patterns.store import (
     CALLED_DIFFERENT,
     CollectiveFingerprint,
@@ -30,11 +30,7 @@ from nodedoctor.triage.timeline.pace import ended_bars
 from nodedoctor.triage.verdict.causes.groups import mixes_groups
 from nodedoctor.wording import count_with_noun
 
-_COLLECTIVES = re.compile(
-    r"all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|all_to_all|\breduce\(|gather|scatter"
-    r"|backward\("
-    r"|save_checkpoint|wait_for_everyone"
-)
+_CALLS = re.compile(rf"{COLLECTIVES}|allreduce|\breduce\(|backward\(|save_checkpoint")
 _TRANSFERS = ("send", "recv", "isend", "irecv", "batch_isend_irecv")
 _SAME_NUMBER = (
     Fix(
@@ -54,7 +50,6 @@ _SAME_NUMBER = (
 MAX_DISTANCE = 100
 """The largest distance of sequence numbers of ranks that call different collectives at the same time. A rank
 that waits in a broadcast of long ago did not get what the others got, and called nothing else. Ours."""
-_LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
 
 
 def reported_mismatch(timeline: Timeline) -> Iterator[Candidate]:
@@ -70,8 +65,8 @@ def reported_mismatch(timeline: Timeline) -> Iterator[Candidate]:
     odd_ranks = find_minority(
         {rank: fingerprint.shown for rank, fingerprint in shown.items() if fingerprint.shown}
     )
-    culprits = tuple(Identity(rank=rank) for rank in odd_ranks)
-    parties = () if odd_ranks else tuple(Identity(rank=rank) for rank in sorted(shown))
+    culprits = identities_of(odd_ranks)
+    parties = () if odd_ranks else identities_of(sorted(shown))
     yield Candidate(
         "collective_mismatch",
         "compared",
@@ -100,7 +95,7 @@ def _describe_mismatch(
     ours, theirs = (
         {call for rank, call in calls.items() if (rank in culprits) is side} for side in (True, False)
     )
-    who = describe_identities(Identity(rank=rank) for rank in culprits or shown) or "the ranks"
+    who = describe_identities(identities_of(culprits or shown)) or "the ranks"
     if len(ours) == len(theirs) == 1:
         return f"{where}{who} {verb} {ours.pop()}, the others {theirs.pop()}"
     if len(shown) == 1:  # the line ends before it names the other one
@@ -138,9 +133,7 @@ def desync_report(timeline: Timeline) -> Iterator[Candidate]:
     """The desync report names the ranks that never joined."""
     reports = [event for event in timeline.of_kind(DesyncMissing) if event.what.ranks]
     if reports:
-        culprits = tuple(
-            Identity(rank=rank) for rank in sorted({r for e in reports for r in e.what.ranks})[:64]
-        )
+        culprits = identities_of(sorted({r for e in reports for r in e.what.ranks})[:64])
         mismatch = any("mismatched" in event.text for event in reports) and len(timeline.waits) > 1
         yield Candidate(
             "collective_mismatch"
@@ -290,7 +283,7 @@ def _calling_frames(timeline: Timeline) -> list[tuple[Event[ExceptionRaised], St
     """Per rank that waited, the job's innermost own source line that calls a collective."""
     calls: list[tuple[Event[ExceptionRaised], StackFrame]] = []
     for event in timeline.of_kind(ExceptionRaised):
-        own = [f for f in event.what.frames if not _LIBRARY.search(f.file) and _COLLECTIVES.search(f.source)]
+        own = [f for f in event.what.frames if not is_library(f) and _CALLS.search(f.source)]
         if own:
             calls.append((event, own[-1]))
     return calls

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nodedoctor.triage.describe import blameable_identities, distinct_ranks
+from nodedoctor.triage.describe import blameable_identities, distinct_ranks, identities_of
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import SIGTERM, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
@@ -42,7 +42,7 @@ def sole_failure(timeline: Timeline) -> tuple[Identity, ...]:
     """
     waited = timeline.waiting_ranks - {None}
     exits = [e for e in timeline.of_kind(ProcessExit) if not (e.what.signal == 6 and e.who.rank in waited)]
-    if len(exits) == 1 and "local_rank: " in exits[0].text:
+    if len(exits) == 1 and exits[0].what.agent:
         return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
     alone = blameable_identities(
         *(who for event in exits if event.what.signal != SIGTERM for who in people_of(event))
@@ -77,7 +77,7 @@ def _failed_ranks(timeline: Timeline, errors: Sequence[Event[Any]]) -> tuple[Ide
     never_began = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in errors)
     all_failed = (same or never_began or _times_raised(timeline, errors)) and timeline.expected == count
     if timeline.expected == 1 or (timeline.expected and all_failed):
-        return tuple(Identity(rank=rank) for rank in range(timeline.expected))
+        return identities_of(range(timeline.expected))
     exits = [event for event in timeline.of_kind(ProcessExit) if not event.what.helper]
     people = [who for event in exits for who in people_of(event)]
     ranks = distinct_ranks(people) or [
@@ -95,9 +95,9 @@ def _whole_node(timeline: Timeline, errors: Sequence[Event[Any]]) -> tuple[Ident
     """
     exits = [event for event in timeline.of_kind(ProcessExit) if not event.what.helper]
     ranks = distinct_ranks(event.who for event in exits)
-    stopped_pids = {
-        event.who.pid for event in timeline.of_kind(PeersTerminated) if "Sending process" in event.text
-    } - {None}
+    stopped_pids = {event.who.pid for event in timeline.of_kind(PeersTerminated) if event.what.one_by_one} - {
+        None
+    }
     count = len({who.pid for who in ranks} | stopped_pids)
     firsts = {
         who.rank - who.local_rank for who in ranks if who.rank is not None and who.local_rank is not None

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nodedoctor.record import replace
-from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks
+from nodedoctor.triage.describe import (
+    blameable_identities,
+    describe_identities,
+    distinct_ranks,
+    identities_of,
+)
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
 from nodedoctor.triage.patterns.exits import (
@@ -21,6 +26,7 @@ from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import SIGNALS
 from nodedoctor.triage.patterns.machine import NodeLost
 from nodedoctor.triage.patterns.nccl import NcclError
+from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.store import PeerGone, StoreWait
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, ProcessAborting, WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline, follows_timeout, offsets_by_source
@@ -96,7 +102,7 @@ def ray_deaths(timeline: Timeline) -> Iterator[Candidate]:
     after the first timeout, follows from the timeout and is no cause. Where these logs do not go back to the
     timeout, the dead worker may be such a one: so the confidence is low.
     """
-    died = [event for event in timeline.marked(Mark.ACTOR_DIED) if not follows_timeout(timeline, event)]
+    died = [event for event in timeline.of_kind(ActorDied) if not follows_timeout(timeline, event)]
     if not died:
         return
     reports: list[Event[Any]] = [*died, *timeline.marked(Mark.ACTOR_PID)]
@@ -217,8 +223,8 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
         yield Candidate("peer_died", "echo", "low", headline, (*closed[:3], peer), (lost_node,))
         return
     certain = len(silent) == 1 or (bool(silent) and _cut_off(timeline, silent))
-    culprits = tuple(Identity(rank=rank) for rank in silent) if certain else ()
-    parties = () if certain else tuple(Identity(rank=rank) for rank in silent)
+    culprits = identities_of(silent) if certain else ()
+    parties = () if certain else identities_of(silent)
     ends = _ends_of(timeline, culprits) if len(culprits) == 1 else []
     if ends:
         code = ends[0].what.code
@@ -281,7 +287,7 @@ def node_silent(timeline: Timeline) -> Iterator[Candidate]:
     same_call = len({wait.work.signature for wait in timeline.waits}) == 1 and not timeline.folded
     many = 1 < len(silent) <= len(waited) < 3 * len(silent) and waited | set(silent) == world
     if same_call and many and _cut_off(timeline, silent):
-        culprits = tuple(Identity(rank=rank) for rank in silent)
+        culprits = identities_of(silent)
         waits = tuple(wait.event for wait in timeline.waits[:4])
         headline = (
             f"{describe_identities(culprits)} stopped without a message, as when a node is lost; the "
@@ -352,9 +358,8 @@ def _before_stop(timeline: Timeline, deaths: list[Event[ProcessExit]]) -> list[E
     Behind the stop no rank is named, and a SIGKILL is the stop's own where a process had exited before it.
     """
     stops: list[Event[Any]] = [
-        stop
-        for stop in (*timeline.of_kind(PeersTerminated), *timeline.of_kind(CancelledByUser))
-        if "closing signal" not in stop.text
+        *(stop for stop in timeline.of_kind(PeersTerminated) if not stop.what.one_by_one),
+        *timeline.of_kind(CancelledByUser),
     ]
     early = before_stop(deaths, stops)
     early_ids = {id(event) for event in early}

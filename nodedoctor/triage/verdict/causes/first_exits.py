@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.describe import blameable_identities
+from nodedoctor.triage.describe import blameable_identities, identities_of
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import FAULT_SIGNALS, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.machine import HostOom
@@ -50,7 +50,7 @@ def first_end(timeline: Timeline) -> FirstEnd | None:
     if dated:
         first_time = min(event.what.at for event in dated)
         # the time of an entry whose begin is cut off is not known: it may have been the first
-        undated = [event for event in ends if not event.what.at and _is_entry(event)]
+        undated = [event for event in ends if not event.what.at and event.what.agent == "entry"]
         first = [*undated, *(event for event in dated if event.what.at == first_time)]
         rooted = any(event.what.first for event in dated)
         return (
@@ -60,7 +60,8 @@ def first_end(timeline: Timeline) -> FirstEnd | None:
         )
     flagged = [event for event in ends if event.what.first]
     if flagged:
-        return _first_end(flagged, flagged[:1] if all(map(_is_lowest, flagged)) else flagged)
+        noticed = all(event.what.agent == "notice" for event in flagged)
+        return _first_end(flagged, flagged[:1] if noticed else flagged)
     early = before_stop(ends, timeline.of_kind(PeersTerminated)) or ends
     return _first_end(early, early) if any(_exited_processes(early)) else None
 
@@ -78,14 +79,14 @@ def never_joined(timeline: Timeline) -> tuple[Identity, ...]:
     missing = [rank for rank in range(expected) if rank not in ranks] if expected <= LARGEST_NAMED else []
     # inference engines count clients of groups of their own
     same = timeline.expected == expected or len(ranks) > 1
-    return tuple(Identity(rank=rank) for rank in missing) if same and len(missing) == expected - joins else ()
+    return identities_of(missing) if same and len(missing) == expected - joins else ()
 
 
 def _first_end(ends: Sequence[Event[ProcessExit]], first: Sequence[Event[ProcessExit]]) -> FirstEnd | None:
     if not ends:
         return None
     people = tuple(_exited_processes(first))
-    lowest = _is_lowest(ends[0]) and not ends[0].who.local_rank
+    lowest = ends[0].what.agent == "notice" and not ends[0].who.local_rank
     process = any(who.rank is not None or who.pid is not None for who in people)  # else of a host, or a pod
     return FirstEnd(tuple(ends), people, len(people) == 1 and process and not lowest)
 
@@ -94,19 +95,6 @@ def _exited_processes(ends: Sequence[Event[ProcessExit]]) -> list[Identity]:
     people = [who for event in ends for who in people_of(event)]
     hosts = {who.host: who for who in people if who.host is not None}
     return list(blameable_identities(*people)) or list(hosts.values())
-
-
-def _is_entry(event: Event[ProcessExit]) -> bool:
-    """True for an entry of torchelastic's list of failures."""
-    return event.text.startswith("rank ") and " exitcode " in event.text
-
-
-def _is_lowest(event: Event[ProcessExit]) -> bool:
-    """True for torchelastic's notice, which names the lowest local rank of all that ended.
-
-    So those below were alive, and of those above nothing is known.
-    """
-    return "local_rank: " in event.text and not event.what.at and not _is_entry(event)
 
 
 def before_stop(ends: list[Event[ProcessExit]], stops: Sequence[Event[Any]]) -> list[Event[ProcessExit]]:

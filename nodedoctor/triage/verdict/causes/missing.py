@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nodedoctor.grouping import group_by
-from nodedoctor.triage.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.describe import describe_identities, distinct_ranks, identities_of
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
+from nodedoctor.triage.model import Candidate, Confidence, Event, Ground, Identity
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.progress import LongWork
@@ -17,22 +17,32 @@ from nodedoctor.triage.patterns.store import BarrierMissed, ClientsMissing, Gloo
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, CollectiveStatus
 from nodedoctor.triage.timeline.model import Timeline
-from nodedoctor.triage.verdict.causes import groups
+from nodedoctor.triage.timeline.pace import RankCount, count_steps
+from nodedoctor.triage.verdict.causes.absent import (
+    absent_rank,
+    collective_name,
+    last_long_work,
+    ranks_without_timeout,
+    save_waits,
+)
 from nodedoctor.triage.verdict.causes.first_exits import never_joined
-from nodedoctor.triage.verdict.causes.long_work import last_long_work, save_waits
-from nodedoctor.wording import count_with_noun, decimal, singular_or_plural
+from nodedoctor.wording import decimal
 
 LATE_SHARE = 0.1
 """A rank counts as late when it enqueued the work later than the others by this share of the timeout."""
+FEWEST_RANKS = 3
+"""Ranks that count steps, at least: of two that differ it is unknown which is wrong."""
+STEADY_RISES = 3
+"""Rises that show that a rank logs its steps: most frameworks let one rank do so. Ours."""
+FAR_BEHIND = 3
+"""Lines that a rank is behind by: no order of output between processes makes as many. Ours."""
 
 
 def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
     """A monitored barrier, or JAX's coordination service, names the ranks that did not come."""
     missed = timeline.of_kind(BarrierMissed)
     report = missed[0].what
-    culprits = tuple(
-        Identity(rank=rank) for rank in sorted({r for event in missed for r in event.what.ranks})
-    )
+    culprits = identities_of(sorted({r for event in missed for r in event.what.ranks}))
     lost_heartbeats = timeline.marked(Mark.HEARTBEAT_LOST)
     if lost_heartbeats:
         headline = (
@@ -228,91 +238,6 @@ def waits_in_a_save(timeline: Timeline) -> Iterator[Candidate]:
         )
 
 
-def absent_rank(
-    timeline: Timeline,
-    culprits: tuple[Identity, ...],
-    evidence: tuple[Event[Any], ...],
-    did: str,
-    ground: Ground,
-    confidence: Confidence,
-    then: str = "",
-) -> Candidate:
-    """A rank that did not come; legitimate work where a line shows it at that.
-
-    The line is of the rank, or of none. Only a timeout makes work too long: a wait proves nothing.
-    """
-    ranks = {who.rank for who in culprits}
-    work = last_long_work(timeline, ranks) if not then else None
-    asleep = [event for event in timeline.marked(Mark.DELIBERATE_SLEEP) if event.who.rank in ranks]
-    doing = work.what.kind if work is not None else "a checkpoint was saved" if save_waits(timeline) else ""
-    excuse = "" if asleep else doing
-    cause: Cause = "timeout_too_short_legit_work" if excuse else "cpu_stuck_or_slow_rank"
-    victims = tuple(distinct_ranks(wait.who for wait in timeline.waits if wait.who.rank not in ranks))
-    return Candidate(
-        cause,
-        ground,
-        confidence,
-        f"{_with_gpu(culprits)} {did}{f' ({excuse})' if excuse else ''}; "
-        f"{then.format(it=singular_or_plural(len(culprits), 'it', 'them')) or _waited(timeline, victims)}",
-        (*evidence, *asleep[:1], *([work] if work is not None else [])),
-        culprits,
-        victims,
-        collective=timeline.waits[0].work if timeline.waits else None,
-    )
-
-
-def collective_name(timeline: Timeline) -> str:
-    """The collective that the ranks waited in: `ALLREDUCE 4411`."""
-    work = timeline.waits[0].work if timeline.waits else None
-    return work.words if work is not None and work.op else "the collective"
-
-
-def _with_gpu(culprits: Sequence[Identity]) -> str:
-    """The culprits in words, one alone with its GPU: `rank 37 on gpu-5 (GPU 5)`."""
-    gpu = culprits[0].gpu if len(culprits) == 1 and culprits[0].rank is not None else None
-    return describe_identities(culprits) + (f" (GPU {gpu})" if gpu is not None else "")
-
-
-def _waited(timeline: Timeline, victims: Sequence[Identity]) -> str:
-    """How many ranks waited, and how long: `63 ranks waited 600 s`."""
-    limits = {wait.work.timeout_ms for wait in timeline.waits} - {None}
-    limit = limits.pop() if len(limits) == 1 else None
-    who = count_with_noun(len(victims), "rank") if victims else "the others"
-    return f"{who} waited " + (f"{decimal(limit / 1000)} s" if limit else "until the timeout")
-
-
-def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
-    """Ranks without a timeout, if most printed one and no line was folded away."""
-    if None in timeline.waiting_ranks:
-        return ()  # a rank without a timeout may be the one without a number
-    ranks_waiting = {*timeline.waiting_ranks, *(event.who.rank for event in _gloo_waits(timeline))}
-    waited = {rank for rank in ranks_waiting if rank is not None}
-    people = {who.rank: who for who in distinct_ranks(event.who for event in timeline.events)}
-    gave_up = {event.who.rank for event in timeline.timeout_events}
-    ends = groups.ranks_waited_for(timeline) - waited - gave_up
-    if ends and not timeline.folded and len(ends) <= max(1, len(waited) // 2):
-        return tuple(people.get(rank, Identity(rank=rank)) for rank in sorted(ends))
-    if timeline.folded or len(waited) < 2 or len({wait.work.signature for wait in timeline.waits}) > 1:
-        return ()
-    size = timeline.expected or groups.size_of(timeline) or 0
-    ranks = set(timeline.ranks_seen) | set(range(max(size, max(waited) + 1)))
-    if any(w.event.who.group_rank not in (None, w.who.rank) for w in timeline.waits):
-        ranks &= waited
-    missing = sorted(ranks - waited)
-    if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(ranks) // 3):
-        return ()
-    return tuple(people.get(rank, Identity(rank=rank)) for rank in missing if rank not in gave_up)
-
-
-def _gloo_waits(timeline: Timeline) -> list[Event[Any]]:
-    """Ranks that gave up in gloo, by themselves or because a neighbour did."""
-    if not timeline.of_kind(GlooTimeout):
-        return []
-    places = {e.place for e in timeline.events if not isinstance(e.what, ExceptionRaised)}
-    raised = [e for e in timeline.of_kind(ExceptionRaised) if e.place in places]
-    return [*timeline.of_kind(GlooTimeout), *raised]
-
-
 def unjoined_ranks(timeline: Timeline) -> Iterator[Candidate]:
     """Processes that never joined the rendezvous, by the store's own count."""
     reports = timeline.of_kind(ClientsMissing)
@@ -328,3 +253,50 @@ def unjoined_ranks(timeline: Timeline) -> Iterator[Candidate]:
         tuple(reports[:4]),
         culprits,
     )
+
+
+def lagging_rank(timeline: Timeline) -> Iterator[Candidate]:
+    """A rank whose steps end before the step in which the others timed out."""
+    if timeline.folded or not timeline.waits:
+        return
+    silent = {who.rank for who in ranks_without_timeout(timeline)}
+    for ranks in count_steps(timeline.events).values():
+        steady = {rank: count for rank, count in ranks.items() if count.rises >= STEADY_RISES}
+        slow = _slow_ranks(timeline, steady)
+        if not slow or (silent and not silent & set(slow)):
+            continue
+        events = [steady[rank].event for rank in slow]
+        front = max(count.last for count in steady.values())
+        lines = min((front[-1] - steady[rank].last[-1]) / steady[rank].stride for rank in slow)
+        confidence: Confidence = "medium" if lines >= FAR_BEHIND else "low"
+        step = steady[slow[0]].last[-1]
+        yield absent_rank(
+            timeline,
+            tuple(event.who for event in events),
+            (*events[:3], *(wait.event for wait in timeline.waits[:2])),
+            f"was last heard at step {step:g}, the others came to {front[-1]:g}",
+            "absence",
+            confidence,
+        )
+
+
+def _slow_ranks(timeline: Timeline, steady: Mapping[int, RankCount]) -> list[int]:
+    """Ranks behind the front line of all others; none where more than a third are."""
+    if len(steady) < FEWEST_RANKS:
+        return []
+    front = max(count.last for count in steady.values())
+    behind = {rank: _lines_behind(count, front) for rank, count in steady.items()}
+    slow = sorted(rank for rank, lines in behind.items() if lines is None or lines >= 1)
+    gave_up = {event.who.rank for event in timeline.timeout_events} | {
+        event.who.rank for event in timeline.of_kind(ExceptionRaised)
+    }
+    if None in behind.values() or len(slow) > max(1, len(steady) // 3) or gave_up & set(slow):
+        return []
+    return slow
+
+
+def _lines_behind(count: RankCount, front: tuple[float, ...]) -> float | None:
+    """How many of its own lines a rank is behind; None in another epoch."""
+    if count.last[:-1] != front[:-1] or len(count.last) != len(front):
+        return None
+    return (front[-1] - count.last[-1]) / count.stride

@@ -8,7 +8,7 @@ from typing import Any
 from nodedoctor.model import Fix
 from nodedoctor.record import record
 from nodedoctor.steps import look
-from nodedoctor.triage.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.describe import describe_identities, distinct_ranks, identities_of
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Event, Identity
 from nodedoctor.triage.patterns.ras import HangFolder, RasCommunicator, RasCount, RasMissing, RasSection
@@ -23,7 +23,7 @@ def silent_to_ras(timeline: Timeline) -> Iterator[Candidate]:
         return
     ranks = sorted({rank for event in missing for rank in event.what.ranks})
     processes = timeline.marked(Mark.RAS_PROCESS)
-    culprits = tuple(Identity(rank=rank) for rank in ranks[:64])
+    culprits = identities_of(ranks[:64])
     if len(culprits) == 1 and len({event.who.pid for event in processes}) == 1:
         culprits = (culprits[0].fill_from(processes[0].who),)
     culprits = culprits or tuple(dict.fromkeys(event.who for event in silent[:64]))

@@ -12,6 +12,7 @@ from nodedoctor.triage.describe import (
     describe_briefly,
     describe_identities,
     distinct_ranks,
+    identities_of,
     nodes_of,
 )
 from nodedoctor.triage.marks import Mark
@@ -248,7 +249,7 @@ def gpu_memory(timeline: Timeline) -> Iterator[Candidate]:
     ]:
         wanted, free, total = sizes[0]
         headline += f": {wanted} wanted, {decimal(free, 3)} of {decimal(total, 4)} GiB free"
-    shared = not COLOCATED.isdisjoint(event.what.name for event in timeline.of_kind(SettingMentioned))
+    shared = not COLOCATED.isdisjoint(timeline.settings)
     owner: Owner | None = "NODE" if crowded and not shared and not _is_on_wrong_gpu(crowded[0].who) else None
     evidence = tuple([*crowded[:1], *(event for event in early if event not in crowded[:1])][:4])
     yield Candidate("peer_cuda_oom", "own error", "high", headline, evidence, culprits, owner=owner)
@@ -279,7 +280,7 @@ def duplicate_gpu(timeline: Timeline) -> Iterator[Candidate]:
     """Two ranks on one GPU: more ranks than GPUs, or a wrong CUDA_VISIBLE_DEVICES."""
     events = timeline.of_kind(DuplicateGpu)
     ranks = sorted({rank for event in events for rank in event.what.ranks})
-    culprits = tuple(Identity(rank=rank) for rank in ranks)
+    culprits = identities_of(ranks)
     headline = f"{describe_identities(culprits)} were started on the same GPU"
     yield Candidate("user_code_exception", "own error", "high", headline, tuple(events[:4]), culprits)
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from nodedoctor.record import record
-from nodedoctor.triage.describe import describe_identities
-from nodedoctor.triage.model import Candidate, Ground, Identity
+from nodedoctor.triage.describe import describe_identities, identities_of
+from nodedoctor.triage.model import Candidate, Ground
 from nodedoctor.triage.patterns.exits import KILLS, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, NodeLost, XidReported
@@ -107,7 +107,7 @@ def _ground_of(candidate: Candidate) -> str:
 
 def _in_ranks(candidate: Candidate) -> str:
     """The ranks of a candidate, in words: `rank 3`."""
-    return describe_identities(Identity(rank=rank) for rank in _culprit_ranks(candidate))
+    return describe_identities(identities_of(_culprit_ranks(candidate)))
 
 
 def why_less_likely(best: WeighedCandidate, rival: WeighedCandidate) -> str:
@@ -176,9 +176,7 @@ def _killed_first(timeline: Timeline, candidate: Candidate, _: Sequence[Candidat
     if ranks & killed:
         return WeightFactor(3, "it is the process that its launcher saw end first")
     if candidate.ground == "own error" and not _long_before_exits(timeline, candidate):
-        return WeightFactor(
-            -12, f"{describe_identities(Identity(rank=rank) for rank in killed)} had been killed by then"
-        )
+        return WeightFactor(-12, f"{describe_identities(identities_of(killed))} had been killed by then")
     return None
 
 
@@ -225,9 +223,7 @@ def _is_corroborated(
         ):
             continue
         if not places >= {event.place for event in witness.evidence}:
-            return WeightFactor(
-                2, f"two kinds of evidence name {describe_identities(Identity(rank=rank) for rank in ranks)}"
-            )
+            return WeightFactor(2, f"two kinds of evidence name {describe_identities(identities_of(ranks))}")
     return None
 
 

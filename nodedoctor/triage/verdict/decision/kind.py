@@ -16,7 +16,6 @@ from nodedoctor.triage.patterns.machine import HostOom, XidReported
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
-from nodedoctor.triage.timeline.event_names import event_name
 from nodedoctor.triage.timeline.node_reports import NodeFault
 from nodedoctor.triage.verdict.causes.families import family_of
 
@@ -34,7 +33,7 @@ def kind_of(
 
 def _names(event: Event[Any], owner: Owner | None) -> Iterator[str]:
     """Names of an event in the table, the closest first."""
-    name, detail = event_name(event), _detail(event, owner)
+    name, detail = event.published_name, _detail(event, owner)
     if _OTHER_ACCELERATOR.search(event.text):
         yield "other_accelerator"
     if isinstance(event.what, NodeFault):

@@ -1,0 +1,140 @@
+"""Ranks that did not come to what the others waited in, and the long work that may excuse them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from nodedoctor.triage.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
+from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, is_brief
+from nodedoctor.triage.patterns.store import GlooTimeout
+from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.timeline.model import Timeline
+from nodedoctor.triage.verdict.causes import groups
+from nodedoctor.wording import count_with_noun, decimal, singular_or_plural
+
+_SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model|state|pretrained|weights)")
+"""Functions and process groups that save, as torchtune, NeMo, Megatron and Lightning call them."""
+
+
+def absent_rank(
+    timeline: Timeline,
+    culprits: tuple[Identity, ...],
+    evidence: tuple[Event[Any], ...],
+    did: str,
+    ground: Ground,
+    confidence: Confidence,
+    then: str = "",
+) -> Candidate:
+    """A rank that did not come; legitimate work where a line shows it at that.
+
+    The line is of the rank, or of none. Only a timeout makes work too long: a wait proves nothing.
+    """
+    ranks = {who.rank for who in culprits}
+    work = last_long_work(timeline, ranks) if not then else None
+    asleep = [event for event in timeline.marked(Mark.DELIBERATE_SLEEP) if event.who.rank in ranks]
+    doing = work.what.kind if work is not None else "a checkpoint was saved" if save_waits(timeline) else ""
+    excuse = "" if asleep else doing
+    cause: Cause = "timeout_too_short_legit_work" if excuse else "cpu_stuck_or_slow_rank"
+    victims = tuple(distinct_ranks(wait.who for wait in timeline.waits if wait.who.rank not in ranks))
+    return Candidate(
+        cause,
+        ground,
+        confidence,
+        f"{_with_gpu(culprits)} {did}{f' ({excuse})' if excuse else ''}; "
+        f"{then.format(it=singular_or_plural(len(culprits), 'it', 'them')) or _waited(timeline, victims)}",
+        (*evidence, *asleep[:1], *([work] if work is not None else [])),
+        culprits,
+        victims,
+        collective=timeline.waits[0].work if timeline.waits else None,
+    )
+
+
+def collective_name(timeline: Timeline) -> str:
+    """The collective that the ranks waited in: `ALLREDUCE 4411`."""
+    work = timeline.waits[0].work if timeline.waits else None
+    return work.words if work is not None and work.op else "the collective"
+
+
+def _with_gpu(culprits: Sequence[Identity]) -> str:
+    """The culprits in words, one alone with its GPU: `rank 37 on gpu-5 (GPU 5)`."""
+    gpu = culprits[0].gpu if len(culprits) == 1 and culprits[0].rank is not None else None
+    return describe_identities(culprits) + (f" (GPU {gpu})" if gpu is not None else "")
+
+
+def _waited(timeline: Timeline, victims: Sequence[Identity]) -> str:
+    """How many ranks waited, and how long: `63 ranks waited 600 s`."""
+    limits = {wait.work.timeout_ms for wait in timeline.waits} - {None}
+    limit = limits.pop() if len(limits) == 1 else None
+    who = count_with_noun(len(victims), "rank") if victims else "the others"
+    return f"{who} waited " + (f"{decimal(limit / 1000)} s" if limit else "until the timeout")
+
+
+def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
+    """Ranks without a timeout, if most printed one and no line was folded away."""
+    if None in timeline.waiting_ranks:
+        return ()  # a rank without a timeout may be the one without a number
+    ranks_waiting = {*timeline.waiting_ranks, *(event.who.rank for event in _gloo_waits(timeline))}
+    waited = {rank for rank in ranks_waiting if rank is not None}
+    people = {who.rank: who for who in distinct_ranks(event.who for event in timeline.events)}
+    gave_up = {event.who.rank for event in timeline.timeout_events}
+    ends = groups.ranks_waited_for(timeline) - waited - gave_up
+    if ends and not timeline.folded and len(ends) <= max(1, len(waited) // 2):
+        return tuple(people.get(rank, Identity(rank=rank)) for rank in sorted(ends))
+    if timeline.folded or len(waited) < 2 or len({wait.work.signature for wait in timeline.waits}) > 1:
+        return ()
+    size = timeline.expected or groups.size_of(timeline) or 0
+    ranks = set(timeline.ranks_seen) | set(range(max(size, max(waited) + 1)))
+    if any(w.event.who.group_rank not in (None, w.who.rank) for w in timeline.waits):
+        ranks &= waited
+    missing = sorted(ranks - waited)
+    if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(ranks) // 3):
+        return ()
+    return tuple(people.get(rank, Identity(rank=rank)) for rank in missing if rank not in gave_up)
+
+
+def _gloo_waits(timeline: Timeline) -> list[Event[Any]]:
+    """Ranks that gave up in gloo, by themselves or because a neighbour did."""
+    if not timeline.of_kind(GlooTimeout):
+        return []
+    places = {e.place for e in timeline.events if not isinstance(e.what, ExceptionRaised)}
+    raised = [e for e in timeline.of_kind(ExceptionRaised) if e.place in places]
+    return [*timeline.of_kind(GlooTimeout), *raised]
+
+
+def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[LongWork] | None:
+    """The last long work before the first timeout, without a training step after it."""
+    for event in reversed(timeline.of_kind(LongWork)):
+        rank = event.who.rank
+        if (
+            timeline.late(event)
+            or is_brief(event.text)
+            or (
+                rank is not None
+                and (rank in timeline.waiting_ranks or (ranks is not None and rank not in ranks))
+            )
+        ):
+            continue
+        steps = [e for e in timeline.of_kind(TrainingStep) if e.place.source == event.place.source]
+        later_steps = [e for e in steps if e.place.offset > event.place.offset and not timeline.late(e)]
+        return event if len(later_steps) <= 1 else None
+    return None
+
+
+def save_waits(timeline: Timeline) -> list[Event[Any]]:
+    """All waits, where each is in a save by its group or stack; else none."""
+    if timeline.waits:
+        grouped = [
+            w.event for w in timeline.waits if _SAVES.search(f"{w.work.group.name} {w.work.group.desc}")
+        ]
+        return grouped if len(grouped) == len(timeline.waits) else []
+    gloo = {event.place for event in timeline.of_kind(GlooTimeout)}
+    stacks = [
+        event
+        for event in timeline.of_kind(ExceptionRaised)
+        if event.place in gloo and any(_SAVES.search(frame.function) for frame in event.what.frames)
+    ]
+    return stacks if len(stacks) == len(gloo) else []
