@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from say import elastic, judged, raised, steps
 
+from nodedoctor.triage.verdict.decision.kind import kind_of
+
 WHOLE_JOBS = {
     "Airflow": "[2026-02-02T01:03:02.601+0000] {local_task_job_runner.py:266} INFO - Task exited with return"
     " code {code}",
-    "Prefect": "01:02:03.001 | ERROR   | prefect.flow_runs.runner - Process for flow run 'amber-elk' exited with"
-    " status code: {code}",
-    "Flyte": "Pod failed. No message received from kubernetes. [fx1-n0-0] terminated with exit code ({code}).",
-    "Argo": "level=info msg=\"node train-x1 message: Error (exit code {code})\"",
+    "Prefect": "01:02:03.001 | ERROR   | prefect.flow_runs.runner - Process for flow run 'amber-elk' exited"
+    " with status code: {code}",
+    "Flyte": "Pod failed. No message from kubernetes. [fx1-n0-0] terminated with exit code ({code}).",
+    "Argo": 'level=info msg="node train-x1 message: Error (exit code {code})"',
     "Vertex AI": "The replica workerpool0-0 exited with a non-zero status of {code}.",
     "Ray": "Job entrypoint command failed with exit code {code}, last available logs:",
     "GitLab": "ERROR: Job failed: exit code {code}",
@@ -44,6 +46,64 @@ PROGRAMS = (
     "Training failed with exit code 1",
     "exit code: 1",
 )
+KILLED = {
+    "zsh: killed     python train.py": "SIGKILL",
+    "zsh: segmentation fault  python train.py": "SIGSEGV",
+    "[1]    4411 killed     python train.py": "SIGKILL",
+    "[1]+  Killed                  python train.py": "SIGKILL",
+    "[1]+  Segmentation fault      (core dumped) python train.py": "SIGSEGV",
+    "fish: Job 1, 'python train.py' terminated by signal SIGKILL (Forced quit)": "SIGKILL",
+    "Killed: 9": "SIGKILL",
+    "Illegal instruction (core dumped)": "SIGILL",
+    "slurm_script: line 21: 8811 Killed                  python train.py": "SIGKILL",
+}
+UNEXPLAINED = (
+    "[1]+  Exit 1                  python train.py",
+    "double free or corruption (!prev)",
+    "malloc(): unaligned tcache chunk detected",
+    "corrupted size vs. prev_size",
+    "*** stack smashing detected ***: terminated",
+    "Kernel died, waiting for restart...",
+    "docker: Error response from daemon: OCI runtime create failed: no such device",
+    "========= 1 failed, 3 passed in 41.00s =========",
+    "FAILED (errors=1)",
+    "811.batch   train   FAILED   1:0",
+    "JobState=FAILED Reason=NonZeroExitCode ExitCode=1:0",
+    "State: FAILED (exit code 1)",
+    "Slurm Job_id=811 Name=elk Failed, Run time 01:00:00, FAILED, ExitCode 1",
+)
+MEMORY = (
+    "systemd-oomd[900]: Killed /user.slice/user-1.slice due to memory pressure for /user.slice being 81.22%",
+    'earlyoom[811]: sending SIGKILL to process 8110 uid 1000 "python": oom_score 1200, VmRSS 88120 MiB',
+    "Your notebook tried to allocate more memory than is available. It has restarted.",
+)
+
+
+@pytest.mark.parametrize("line", KILLED)
+def test_what_shells_saw_killed(tmp_path: Path, line: str) -> None:
+    verdict = judged(tmp_path, steps(1, 30) + line + "\n").verdict
+    assert verdict.cause == "peer_died"
+    assert KILLED[line] in verdict.headline
+
+
+@pytest.mark.parametrize("line", UNEXPLAINED)
+def test_an_end_without_a_reason_is_no_progress(tmp_path: Path, line: str) -> None:
+    assert judged(tmp_path, steps(1, 30) + line + "\n").verdict.outcome == "undetermined"
+
+
+@pytest.mark.parametrize("line", MEMORY)
+def test_who_ends_processes_for_memory(tmp_path: Path, line: str) -> None:
+    assert judged(tmp_path, steps(1, 30) + line + "\n").verdict.cause == "peer_host_oom"
+
+
+@pytest.mark.parametrize("what", ["nan", "inf"])
+def test_a_program_that_stops_at_its_loss(tmp_path: Path, what: str) -> None:
+    text = steps(1, 30) + f"Loss is {what}, stopping training\n"
+    verdict = judged(tmp_path, text).verdict
+    assert kind_of(verdict.cause, verdict.evidence) == "user_code_exception/nan"
+    assert judged(tmp_path, text + steps(31, 60)).verdict.outcome == "clean"
+
+
 NO_END = (
     "GET /v1/models failed with status code 503",
     "upload failed with code 404",

@@ -42,7 +42,8 @@ _ALL = re.compile(
     r"|^Number of trials: (\d{1,6})(?:/\1)? \(\1 TERMINATED\)"  # Ray Tune
     r"|^Trial status: \d{1,6} TERMINATED\s*$"
     r"|\bworker group successfully finished\b"  # torchelastic's agent
-    r"|^\S{1,80} exited with code 0$|\bexited: \S+ \(exit status 0; expected\)"  # Docker Compose, supervisord
+    r"|^\S{1,80} exited with code 0$"  # Docker Compose
+    r"|\bexited: \S+ \(exit status 0; expected\)"  # supervisord
 )
 """The same of launchers, and of scripts that run several programs, or one until it works."""
 SUPERVISED = re.compile(

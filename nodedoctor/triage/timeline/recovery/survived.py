@@ -101,9 +101,7 @@ def drop_threads_behind_success(events: list[Event[Any]]) -> list[Event[Any]]:
 
 def drop_ends_before_supervised_success(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without ends of processes before the success that an operator reports, who starts them again."""
-    end = _last_index(
-        events, lambda e: e.what is Mark.JOB_FINISHED and SUPERVISED.search(e.text) is not None
-    )
+    end = _last_index(events, lambda e: e.what is Mark.JOB_FINISHED and SUPERVISED.search(e.text) is not None)
     return [event for index, event in enumerate(events) if index >= end or event.kind is not ProcessExit]
 
 
