@@ -17,11 +17,12 @@ PRINTED_NAN
 [user_code_exception]
 loss-not-finite  personal
   the loss was no finite number any more, and the program stopped itself
-    \b[Ll]oss is -?(?:nan|inf)\b.{0,20}\b[Ss]topping\b
+    ^(?!\S{1,80}(?:Error|Exception): ).{0,80}?
+    (?:\b[Ll]oss is -?(?:nan|inf)\b.{0,20}\b[Ss]topping\b
     |\b(?:NaN|[Nn]on-?finite|[Ii]nfinite) (?:in )?(?:the )?loss\b.{0,40}
     \b(?:[Ss]topp|[Aa]bort|[Tt]erminat|[Ee]xit)(?:ed|ing)\b
     |\b(?:ABORT(?:ED|ING)?|[Aa]borting|[Ss]topping|[Tt]erminating)\b.{0,24}
-    \b(?:NaN|[Nn]on-?finite|[Ii]nfinite) (?:in )?loss\b
+    \b(?:NaN|[Nn]on-?finite|[Ii]nfinite) (?:in )?loss\b)
 # Megatron-LM, megatron/training/training.py; all ranks of the group raise it
 REPLICAS_DIFFER
     \b[Pp]arameter hashes not matching\b|\b[Hh]ash(?:es)? (?:mismatch|differ|not matching
