@@ -30,6 +30,7 @@ SUSPICIONS = {
     "p2p-broken",
     "wrong-values",
     "engine-waits",
+    "heartbeat-missed",
     "wrong-build",
     "torch-without-part",
     "declared-mismatch",

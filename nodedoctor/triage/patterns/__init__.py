@@ -21,6 +21,7 @@ from nodedoctor.triage.patterns import (
     progress,
     ras,
     ray,
+    reported_ends,
     store,
     watchdog,
 )
@@ -55,6 +56,7 @@ SIGNS: tuple[LogPattern, ...] = (
     *corruption.SIGNS,
     *machine.SIGNS,
     *exits.SIGNS,
+    *reported_ends.SIGNS,
     *ray.SIGNS,
     *ras.SIGNS,
     *job_stopped.SIGNS,
@@ -342,8 +344,15 @@ def _words_begin(sign: LogPattern, match: re.Match[str]) -> int:
 def _only_level_warns(what: object, line: Line, match: re.Match[str]) -> bool:
     """True for an error whose level alone makes it a warning."""
     of_row = isinstance(what, (Symptom, cuda.GpuFull)) and bool(what.as_warning)
-    own = kind_of(what) in ERRORS_LOGGED_AS_WARNING or of_row
+    own = kind_of(what) in ERRORS_LOGGED_AS_WARNING or of_row or _is_of_reporter(what, line)
     return own and not is_warning(line.text, match.end())
+
+
+def _is_of_reporter(what: object, line: Line) -> bool:
+    """True for the end of a whole job, or of a container, whatever its reporter's level is."""
+    if isinstance(what, exits.ProcessExit):
+        return what.of_job
+    return isinstance(what, machine.HostOom) and what.said_by == "Kubernetes" and not line.severity
 
 
 def _is_report(what: object, line: Line, match: re.Match[str]) -> bool:

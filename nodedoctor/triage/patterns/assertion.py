@@ -95,8 +95,8 @@ _ACTION_KEYS = re.compile(r"^(?:on|retry|skip|ignore|restart)_|patterns?$")
 """Settings that end in such a word."""
 _X_SERVER_LINE = re.compile(r"(?:\[ *\d+\.\d{3}\] )?\((?:EE|WW|II|!!|\?\?)\) ")
 """How an X server marks its lines (`man Xorg`, its log), which bug reports hold: it is no part of a job."""
-_REPORTS = re.compile(r"\S+:\d+: |(?:fatal |internal )?error: ")
-"""What compilers and asserts print behind the name of a program, which may look like that of a setting."""
+_REPORTS = re.compile(r"\S+:\d+: |line \d+: |(?:fatal |internal )?error: ")
+"""What compilers, shells and asserts print behind a program's name, which may look like a setting's."""
 _WORD = re.compile(r"(?<![\w./\\-])[a-z']{1,20}(?![\w./\\(=-])")
 RETOLD = 2
 """Words of its own with which a program retells an error; one may be a label. Ours."""

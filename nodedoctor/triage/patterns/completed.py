@@ -58,8 +58,16 @@ _ALL = re.compile(
     r"|\b(?:SUCCEEDED|[Ss]ucceeded) (?:on|at|after|in) (?:the )?(?:\w+ )?(?:try|tries|attempts?|retry)\b"
     r"|^Number of trials: (\d{1,6})(?:/\1)? \(\1 TERMINATED\)"  # Ray Tune
     r"|^Trial status: \d{1,6} TERMINATED\s*$"
+    r"|^\S{1,80} exited with code 0$"  # Docker Compose
+    r"|\bexited: \S+ \(exit status 0; expected\)"  # supervisord
 )
 """The same of launchers, and of scripts that run several programs, or one until it works."""
+SUPERVISED = re.compile(
+    r"^Job 'raysubmit_\w+' succeeded$|\bJob \S+ (?:is )?successfully completed\b"
+    r"|\b(?:PyTorch|TF|MPI|XGBoost|Paddle|JAX)Job \S+ (?:is )?successfully completed\b"
+    r"|\bjobset completed successfully\b|\bMarking task as SUCCESS\b|\bTask exited with return code 0$"
+)
+"""The same of those that watch over a whole job and may start its parts again (Ray, Kubeflow, Airflow)."""
 _NOT_YET = r"(?!.{0,20}(?:[EeÉé]po[cq]|etapa|step|轮|エポック|에폭|эпох))"
 _OTHER_LANGUAGES = tuple(
     re.compile(f"(?:{words}){_NOT_YET}")
@@ -77,7 +85,7 @@ _OTHER_LANGUAGES = tuple(
 Only what says that it is complete: scripts say that it ended whatever its end was."""
 
 
-PATTERNS = (_DONE, _TESTED, _ALL, *REPORTS_OF_SUCCESS, *_OTHER_LANGUAGES)
+PATTERNS = (_DONE, _TESTED, _ALL, SUPERVISED, *REPORTS_OF_SUCCESS, *_OTHER_LANGUAGES)
 """What `says_done` looks for."""
 
 

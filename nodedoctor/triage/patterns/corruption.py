@@ -13,6 +13,16 @@ SIGNS = read_rows(
 # trainers' own lines
 PRINTED_NAN
     (?:loss|norm)(?:'?: |=| = | is | )(?:nan|NaN)\b
+# facebookresearch's engines of MAE, DeiT and DETR, and trainers in their own words
+[user_code_exception]
+loss-not-finite  personal
+  the loss was no finite number any more, and the program stopped itself
+    ^(?!\S{1,80}(?:Error|Exception): ).{0,80}?
+    (?:\b[Ll]oss is -?(?:nan|inf)\b.{0,20}\b[Ss]topping\b
+    |\b(?:NaN|[Nn]on-?finite|[Ii]nfinite) (?:in )?(?:the )?loss\b.{0,40}
+    \b(?:[Ss]topp|[Aa]bort|[Tt]erminat|[Ee]xit)(?:ed|ing)\b
+    |\b(?:ABORT(?:ED|ING)?|[Aa]borting|[Ss]topping|[Tt]erminating)\b.{0,24}
+    \b(?:NaN|[Nn]on-?finite|[Ii]nfinite) (?:in )?loss\b)
 # Megatron-LM, megatron/training/training.py; all ranks of the group raise it
 REPLICAS_DIFFER
     \b[Pp]arameter hashes not matching\b|\b[Hh]ash(?:es)? (?:mismatch|differ|not matching

@@ -174,6 +174,7 @@ wrong-build  personal  quoted
     |lib(?:nccl(?!-)|cud(?!a\.so)|cublas|cufft|cusparse|cupti|nv|torch
     |c10)\S*: cannot open shared object file|version `(?:GLIBC|GLIBCXX|CXXABI|NCCL|libcu)\S*' not found
     |orch not compiled with CUDA enabled|cuDNN version incompatibility|NCCL version mismatch
+    |Loaded runtime CuDNN library: \S+ but source was compiled with
 # torch/distributed/distributed_c10d.py, torch/csrc/distributed/c10d/TCPStore.cpp
 torch-without-part  quoted  personal
   this build of torch has no part that the program asks for

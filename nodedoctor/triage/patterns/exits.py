@@ -24,7 +24,7 @@ _ENDS_BY_WINDOWS = {
 """Codes with which Windows ends a process, and the signals of the same faults ([MS-ERREF], NTSTATUS Values).
 
 Some programs print them with a sign, others without."""
-OF_A_SCRIPT = re.compile(r"^\S*: line \d+: +\d+ \w")
+OF_A_SCRIPT = re.compile(r"^(?:\S*: line \d+: +\d+|\[\d{1,3}\][+-]?) +[A-Za-z]")
 """A shell's line about a killed command of its script, which then runs the next one."""
 
 
@@ -125,7 +125,7 @@ def _hydra_exit(match: re.Match[str]) -> ProcessExit:
     return ProcessExit(-code if code in (4, 6, 7, 8, 9, 11, 15) else code)
 
 
-def _mpich_abort(match: re.Match[str]) -> ProcessExit:
+def mpich_abort(match: re.Match[str]) -> ProcessExit:
     """MPI_Abort takes any number; a code above 127 would be that of a signal."""
     return ProcessExit(min(bounded_integer(match["code"]), 127) or 1, first=True, ends_all=True)
 
@@ -296,7 +296,7 @@ ProcessExit  first  ends_all
     (?:MPI_ABORT was invoked on rank[ ]
     |(?:\[(?P<host>[\w.-]{1,255}):(?P<pid>\d+)\] )?\*\*\* reported by process \[\d{1,20},)(?P<rank>\d+)
 # MPICH's word for a program that called MPI_Abort (src/mpi/init/abort.c)
-_mpich_abort
+mpich_abort
     ^Abort\((?P<code>\d{1,9})\) on node \d+ \(rank (?P<rank>\d+) in comm \S+\): application called
 # Cray's MPICH
 ProcessExit  first  ends_all
@@ -400,5 +400,5 @@ PeersTerminated  by_kill
 SIGNS = read_rows(
     _LAUNCHERS + _MPI + _HELPERS + _SCHEDULERS + _FRAMEWORKS,
     ProcessExit, PeersTerminated, LauncherSignalled, LeftFirst,
-    _launcher_signalled, _ide_exit, _hydra_exit, _mpich_abort,
+    _launcher_signalled, _ide_exit, _hydra_exit, mpich_abort,
 )  # fmt: skip

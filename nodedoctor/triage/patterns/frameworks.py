@@ -90,6 +90,10 @@ engine-too-long  personal
 engine-waits  hint  as_warning
   an inference worker does not answer its engine: it hangs, or compiles or loads for long
     No available shared memory broadcast block found in \d+ ?s|RPC call to \w+ timed out
+# NVIDIA's resiliency extension (fault_tolerance/rank_monitor_server.py), which then ends that rank
+heartbeat-missed  personal  as_warning  ground=own error
+  a rank sent no heartbeat to its monitor for as long as it may, and was ended for it
+    Did not get (?:subsequent|initial) heartbeat\. Waited \d
 # sglang/srt/managers/scheduler.py
 WatchdogStuck  of_server
     [Ww]atchdog timeout \(self\.watchdog_timeout=(?P<seconds_stuck>\d+)

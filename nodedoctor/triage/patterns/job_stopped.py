@@ -61,6 +61,7 @@ CancelledByUser  why=interrupted from the keyboard
 CancelledByUser  why=preempted
     [Pp]reempt(?:ed|ion) (?!by \S+ mode\b|mode\b)|PREEMPTION|PreemptionByScheduler|was forcibly preempted
     |Terminated due to preemption|DRAIN_PREEMPTED|compute\.instances\.preempted
+    |\b(?:[Rr]un|[Jj]ob|[Ii]nstance|[Nn]ode|[Pp]od|[Vv][Mm])s? (?:\S+ ){0,3}(?:was|were|been|got) preempted\b
     |Spot Instance [Ii]nterruption (?:[Ww]arning|[Nn]otice)|in response to imminent node shutdown
 # Kubernetes (the job controller, the kubelet)
 CancelledByUser  why=time limit
@@ -68,6 +69,9 @@ CancelledByUser  why=time limit
 # torchelastic; nohup says so at the start of what somebody runs with it, in his language
 RESTART_ATTEMPT
     will restart worker group|Restarting worker group|^nohup: (?:ignoring input|忽略输入)
+# Kubeflow's operators, Metaflow, Airflow
+RESTART_ATTEMPT
+    Job \S+ is restarting because\b|^Task is starting \(retry\)\.$|\bStarting attempt (?:[2-9]|\d\d) of \d
 # LSF (IBM Spectrum LSF, "LSF job termination reasons"), OpenPBS and Torque (src/resmom/mom_main.c),
 # HTCondor's event log (manual, "Job Event Log Codes")
 CancelledByUser  why=time limit

@@ -113,6 +113,12 @@ memory-limit-touched  hint
     Exceeded (?:job |step )?memory limit at some point
 HostOom  said_by=systemd
     process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'
+HostOom  said_by=systemd-oomd
+    (?:^|\boomd\[\d{1,10}\]: )Killed \S{1,200} due to memory (?:used|pressure)\b
+HostOom  said_by=earlyoom
+    \bsending SIG(?:TERM|KILL) to process (?P<pid>\d+) uid \d+ "
+HostOom  said_by=the notebook's host
+    \bnotebook tried to allocate more memory than is available|\bcrashed after using all available RAM\b
 HostOom  said_by=Kubernetes
     OOMKilled|low on resource: memory
     |\bSystem OOM encountered(?:, victim process: .{1,40}, pid: (?P<pid>\d+))?

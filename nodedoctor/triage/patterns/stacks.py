@@ -77,11 +77,22 @@ _ASIDE = frozenset((
 """Packages that look on while a program runs; a notebook's shell asks jedi what to offer for a Tab."""
 
 
+_TRACKER = re.compile(r"[/\\]multiprocessing[/\\]resource_tracker\.py$")
+"""The process that cleans up behind Python's programs, by the only file that it runs."""
+
+
+def ends_in_package(frames: Sequence[StackFrame]) -> bool:
+    """True where the innermost call is that of an installed package."""
+    return bool(frames) and _PACKAGE.search(frames[-1].file) is not None
+
+
 def of_onlookers(frames: Sequence[StackFrame]) -> bool:
-    """True where only Weights & Biases, a notebook's shell or Ray's dashboard ran.
+    """True where only Weights & Biases, a notebook's shell, Ray's dashboard or Python's tracker ran.
 
     The job does without them.
     """
+    if frames and all(_TRACKER.search(frame.file) for frame in frames):
+        return True
     packages = {match[1] for frame in frames if (match := _PACKAGE.search(frame.file))}
     shown = any(_DASHBOARD.search(frame.file) for frame in frames)
     return ((packages and packages <= _ASIDE) or shown) and not program_file(frames)

@@ -193,7 +193,7 @@ PeerGone
     \[?(?P<peer>[\w.:-]{1,255})\]?)?.*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe)
 # Open MPI
 PeerGone
-    communication peer process has unexpectedly disconnected|ORTE has lost communication with
+    communication peer process has unexpectedly disconnected|(?:ORTE|PRTE) has lost communication with
 PEER_HOST
     ^\W*Peer host:\s+(?P<host>[\w.-]{1,255})\s*$
 # torch, ProcessGroupWrapper.cpp and ProcessGroupGloo.cpp

@@ -189,7 +189,7 @@ class TracebackReader:
         elif (cpp_what := _WHAT.match(text)) and line.key in self._thrown:
             yield ExceptionRaised(self._thrown.pop(line.key), cpp_what[1]), "plain"
             return
-        if text.startswith("Traceback (most recent call last)"):
+        if text.lstrip(" ").startswith("Traceback (most recent call last)"):
             later = line.key in self._chained
             after_error = before is not None and before.level in SERIOUS and before.time is not None
             threaded = before is not None and _IN_THREAD.match(before.text) is not None

@@ -231,7 +231,9 @@ def _find_resumed_runs(events: list[Event[Any]]) -> set[int]:
     old_steps: dict[str, TrainingStep] = {}
     for index, event in enumerate(events):
         what = event.what
-        if isinstance(what, ProcessExit) and event.who.rank is not None and not what.helper:
+        if isinstance(what, ProcessExit) and what.of_job:
+            end_index = index
+        elif isinstance(what, ProcessExit) and event.who.rank is not None and not what.helper:
             ended_ranks.add(event.who.rank)
             end_index = index if end_index is not None or len(ended_ranks) >= world > 0 else None
         elif isinstance(what, LauncherSignalled) or _is_launcher_end(event):

@@ -83,6 +83,12 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
     ),
     SideRule(
         "survived",
+        "who watches over the job and starts its parts again reports its success",
+        survived.drop_ends_before_supervised_success,
+        (Mark.JOB_FINISHED,),
+    ),
+    SideRule(
+        "survived",
         "only a thread ended of it, and the run had reported its success",
         survived.drop_threads_behind_success,
         (Mark.JOB_FINISHED,),

@@ -12,6 +12,7 @@ from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.completed import (
     OF_ALL_PROCESSES,
     REPORTS_OF_SUCCESS,
+    SUPERVISED,
     is_end_of_training,
     says_any,
 )
@@ -93,6 +94,12 @@ def drop_threads_behind_success(events: list[Event[Any]]) -> list[Event[Any]]:
         return events
     thread_errors = {e.place for e in behind if isinstance(e.what, ExceptionRaised) and e.what.in_thread}
     return [event for event in events if event.place not in thread_errors or event.kind in QUIET]
+
+
+def drop_ends_before_supervised_success(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without ends of processes before the success that an operator reports, who starts them again."""
+    end = _last_index(events, lambda e: e.what is Mark.JOB_FINISHED and SUPERVISED.search(e.text) is not None)
+    return [event for index, event in enumerate(events) if index >= end or event.kind is not ProcessExit]
 
 
 def is_own_error(what: object) -> bool:

@@ -16,7 +16,7 @@ from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep
 from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process, is_secondary
-from nodedoctor.triage.patterns.stacks import source_place
+from nodedoctor.triage.patterns.stacks import ends_in_package, source_place
 from nodedoctor.triage.patterns.store import UNHEARD, BarrierMissed, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET, WAIT_ERRORS
@@ -168,9 +168,9 @@ def _is_stop_trouble(event: Event[Any], moved: bool) -> bool:
     if kind_of(what) in WAIT_ERRORS and not moved:
         return False
     if isinstance(what, ExceptionRaised):
-        return (
-            is_secondary(what) or (bool(what.frames) and not source_place(what.frames)) or _from_helper(event)
-        )
+        in_library = bool(what.frames) and not source_place(what.frames)
+        stopped = moved and ends_in_package(what.frames)
+        return is_secondary(what) or in_library or stopped or _from_helper(event)
     if isinstance(what, ProcessExit) and what.signal in KILLS:
         return False
     return kind_of(what) in _STOP_ERRORS or (isinstance(what, Symptom) and what.cause == "peer_died")

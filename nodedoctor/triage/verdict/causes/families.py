@@ -70,7 +70,8 @@ libraries  owner=CONFIG  cause=version_mismatch  for_exceptions
     undefined symbol: |cannot open shared object file|cannot find -l\w|undefined reference to
     |version `\S+' not found|[Ee]xec format error|wrong ELF class|invalid ELF header
     |incompatible architecture|DLL load failed|(?:[Uu]nable|[Ff]ailed) to load \S+ library\b
-    |numpy\.\w+ size changed|\bLD_LIBRARY_PATH\b|CUDA Setup failed|\btoo old to be supported\b
+    |numpy\.\w+ size changed|\bLD_LIBRARY_PATH\b|CUDA Setup failed
+    |\bConfigured \w{2,8} binary not found\b|\bCUDA VERSION MISMATCH\b|\btoo old to be supported\b
     |(?<!on GPUs with )(?:compute|CUDA) capability\b.{0,60}
     \b(?:not supported|required|at least|too (?:low|old))
 build  owner=CONFIG
