@@ -10,8 +10,11 @@ from typing import Any
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.samples.sample import RankSample, Sample
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import Json
 from nodedoctor.probes.host.environment import scrubbed
+from nodedoctor.single_file import ourselves
 from nodedoctor.triage.live import saved
 from nodedoctor.triage.live.running_job import LiveJob
 
@@ -99,3 +102,13 @@ def _rank(rank: RankSample) -> dict[str, Any]:
         "wchan": rank.wchan,
         "syscall": rank.syscall,
     }
+
+
+NODE_DEADLINE = 30.0
+"""Seconds for the checks of this node, whose recording is kept beside the verdict of a hang."""
+
+
+async def record_node(path: str) -> None:
+    """Diagnose this node without load and keep the recording; a process of its own, as checks take memory."""
+    words = ("--passive", "--summary", "--record", path, "--deadline", str(NODE_DEADLINE - 5))
+    await child_process.run("node", Command((*ourselves(), *words)), NODE_DEADLINE)

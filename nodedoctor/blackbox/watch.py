@@ -14,7 +14,6 @@ from nodedoctor.blackbox import artifacts, capture, counters, stack_methods, ver
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.late import LateRanks
 from nodedoctor.blackbox.memory_groups import MemoryGroups
-from nodedoctor.blackbox.recorded_node import record_node
 from nodedoctor.blackbox.samples import confirm, timeouts
 from nodedoctor.blackbox.samples.progress import USUAL, Activity, Progress, ProgressSettings, Suspicion
 from nodedoctor.blackbox.samples.sample import ProcessEnd, RankSample, Sample
@@ -359,7 +358,7 @@ class Watch:
     def _react(self) -> None:
         """Begin what takes longer and is of use later: the node's recording, and what a person asked for."""
         if self.recording is None:
-            self.recording = asyncio.ensure_future(record_node(str(self._folder.path / "node.zip")))
+            self.recording = asyncio.ensure_future(artifacts.record_node(str(self._folder.path / "node.zip")))
         if self._on_hang:
             env = {"NODEDOCTOR_DIR": str(self._folder.path)}
             command = Command(("/bin/sh", "-c", self._on_hang), env=env)

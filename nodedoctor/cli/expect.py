@@ -22,7 +22,8 @@ def main(words: list[str]) -> int:
     arguments = parser().parse_args(words)
     if arguments.keys:
         width = max(map(len, KEYS))
-        return _expectation_lines("".join(f"{key:<{width}}  {about}\n" for key, about in KEYS.items()))
+        listed = "".join(f"{key:<{width}}  {about}\n" for key, about in KEYS.items())
+        return Exit.OK if emit(listed) else Exit.OUTPUT
     if arguments.pairs:
         from nodedoctor.pairs.expected import expected_of
 
@@ -61,10 +62,6 @@ def render(report: Report, expected: dict[str, str]) -> str:
 async def _run_checks(session: Session) -> tuple[Report, dict[str, str]]:
     diagnosis: Diagnosis = session.diagnosis()
     return json.document(await diagnosis.run()), diagnosis.expectations()
-
-
-def _expectation_lines(text: str) -> int:
-    return Exit.OK if emit(text) else Exit.OUTPUT
 
 
 def parser() -> Parser:

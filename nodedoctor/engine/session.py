@@ -174,7 +174,8 @@ class Session:
 
     def _moment(self) -> Moment:
         when = self.snapshot.when if self.snapshot else None
-        since = self.request.options.since or str(_recorded_since(self.snapshot) or "")
+        recorded = self.snapshot.options.get("since") if self.snapshot else None
+        since = self.request.options.since or str(recorded or "")
         started = when or utc_now()
         return Moment(started, since_when(since, started) if since else None)
 
@@ -221,10 +222,6 @@ def since_when(text: str, started: datetime) -> datetime:
         return started - timedelta(**{unit: number})
     except OverflowError:
         raise UsageError(f"--since {text[:40]} is too far back") from None
-
-
-def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:
-    return recorded.options.get("since") if recorded else None
 
 
 def _unknown(kind: str, word: str, known: Iterable[str]) -> str:

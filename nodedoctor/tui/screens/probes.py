@@ -150,28 +150,18 @@ def _rows(state: State) -> Iterator[Row]:
         name, outcome, note = seen["name"], Outcome(seen["outcome"]), seen["note"] or ""
         if name not in state.asking:
             text = inert(shlex.join(seen["argv"]) if outcome is Outcome.OK else note.partition("\n")[0])
-            text = text or _kind(_printed(state, name))
+            if not text and name in state.answers:  # a saved report does not hold what was printed
+                printed = state.answers[name].text
+                text = f"{printed.count(chr(10))} lines" if printed else ""
             rc = f"rc {seen['rc']}  " if seen["rc"] else ""
-            yield Row(name, outcome.value, STYLE[outcome], name, rc + text, _end(seen))
+            end = f"{seen['seconds']:.1f} s" if seen["seconds"] else ""
+            yield Row(name, outcome.value, STYLE[outcome], name, rc + text, end)
 
 
 def _urgency(seen: Probe) -> tuple[int, str]:
     outcome = Outcome(seen["outcome"])
     place = _ORDER.index(outcome) if outcome in _ORDER else len(_ORDER)
     return place, seen["name"]
-
-
-def _printed(state: State, name: str) -> str:
-    """All that a probe printed, where it is known: a saved report does not hold it."""
-    return state.answers[name].text if name in state.answers else ""
-
-
-def _kind(printed: str) -> str:
-    return f"{printed.count(chr(10))} lines" if printed else ""
-
-
-def _end(seen: Probe) -> str:
-    return f"{seen['seconds']:.1f} s" if seen["seconds"] else ""
 
 
 def _told(seen: Probe, about: str, answer: Output, marked: Sequence[int]) -> Iterator[Para]:
