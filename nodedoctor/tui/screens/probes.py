@@ -6,9 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.report.document import Evidence, Probe
@@ -19,8 +17,7 @@ from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.theme import LABEL, MARKED, QUIET, RUN, Glyphs, Para, Row
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
-from nodedoctor.tui.widgets.panes import Panes
-from nodedoctor.tui.widgets.tabs import Tabs
+from nodedoctor.tui.widgets.panes import Panes, PanesScreen
 
 MOST_LINES = 6000
 """Lines of output shown; the snapshot has them all."""
@@ -37,7 +34,7 @@ STYLE = {
 _ORDER = (Outcome.STUCK, Outcome.TIMEOUT, Outcome.CRASH, Outcome.DENIED, Outcome.OK)
 
 
-class ProbesScreen(Screen[None]):
+class ProbesScreen(PanesScreen):
     """A list of probes, and what the selected one said."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -52,19 +49,11 @@ class ProbesScreen(Screen[None]):
     )
 
     def __init__(self, engine: Engine, glyphs: Glyphs) -> None:
-        super().__init__()
+        super().__init__("probes", Panes(glyphs, stacked=True), self.HINTS, title=True)
         self._engine = engine
         self._state: State | None = None
         self._evidence: tuple[Evidence, ...] = ()
         self._read: tuple[Observation, Output] | None = None
-        self.panes = Panes(glyphs, stacked=True)
-
-    def compose(self) -> ComposeResult:
-        """Title, list, output, keys."""
-        yield Tabs("probes")
-        yield Lines(classes="title")
-        yield self.panes
-        yield Hints(self.HINTS)
 
     def on_mount(self) -> None:
         """Follow the app's state."""
