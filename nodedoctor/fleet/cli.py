@@ -173,7 +173,7 @@ def _on_screen(arguments: argparse.Namespace) -> Gathered:
 
 def _request(arguments: argparse.Namespace) -> FleetRequest:
     """What every node is asked. Files of expectations are read here: the nodes do not have them."""
-    from nodedoctor.engine.deadline import DEADLINE, DEADLINE_DEEP
+    from nodedoctor.engine.session import DEADLINE, DEADLINE_DEEP
     from nodedoctor.expectations import expectations
     from nodedoctor.fleet.model import FleetRequest
 
