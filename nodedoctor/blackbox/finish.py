@@ -234,11 +234,13 @@ def _long(seconds: float) -> str:
 
 
 FIRST_BY_S = 0.02
-"""Seconds by which its end comes before the next one, at least."""
+"""Seconds by which the first end comes before the next one, at least."""
 
 
 def first_end_line(ends: Sequence[ProcessEnd], ranks: Sequence[RankSample], *, failed: bool) -> str:
-    """What is kept of it, which `patterns/exits.py` reads; '' where no rank did.
+    """Tell of the rank that left a job by itself, which no log does; '' where none did.
+
+    `patterns/exits.py` reads it.
 
     Ranks of a job that ends well all end with 0, one after another: some other one has to fail, or, of a
     command, the whole (`failed`). A status is not known where the parent collects it at once: then the line

@@ -29,8 +29,8 @@ def main(words: list[str]) -> int:
     arguments = parser().parse_args(words)
     if arguments.keys:
         width = max(map(len, KEYS))
-        listed = "".join(f"{key:<{width}}  {about}\n" for key, about in KEYS.items())
-        return Exit.OK if emit(listed) else Exit.OUTPUT
+        key_lines = "".join(f"{key:<{width}}  {about}\n" for key, about in KEYS.items())
+        return Exit.OK if emit(key_lines) else Exit.OUTPUT
     if arguments.pairs:
         try:
             text, is_good = expected_of(arguments.pairs)
@@ -78,20 +78,23 @@ def expected_of(path: str) -> tuple[str, bool]:
     from nodedoctor.pairs.methods import METHODS
 
     try:
-        told: Any = loaded(input_files.read(path, pipes=True))
+        document: Any = loaded(input_files.read(path, pipes=True))
     except OSError as error:
         raise NodeDoctorError(f"--pairs {path}: {error.strerror}") from None
     except ValueError:
-        told = None
-    if mapping(told).get("schema") != SCHEMA:
+        document = None
+    if mapping(document).get("schema") != SCHEMA:
         raise NodeDoctorError(f"--pairs {path}: not a document of `fleet --pairs --json`")
-    what = words(mapping(told.get("plan")).get("what"))
+    what = words(mapping(document.get("plan")).get("what"))
     method = next((row for name, row in METHODS.items() if name == what), None)
-    reference = number(told.get("reference_gbps"))
+    reference = number(document.get("reference_gbps"))
     if method is None or not reference:
         raise NodeDoctorError(f"--pairs {path}: no pair has a rate in it")
-    verdict = words(told.get("verdict"))
-    nodes, started = words(mapping(told.get("plan")).get("nodes")), words(told.get("started"))
+    verdict = words(document.get("verdict"))
+    nodes, started = (
+        words(mapping(document.get("plan")).get("nodes")),
+        words(document.get("started")),
+    )
     lines = [
         inert(f"# {nodes} nodes on {started}, verdict {verdict}; {SHARE:.0%} of what a good pair had"),
         f"{method.key}={SHARE * reference / method.gbps_of_key:.3f}  # {KEYS[method.key]}",

@@ -135,7 +135,7 @@ def nccl_variables(facts: Facts) -> str:
     return " ".join(f"{name}={told[name]}" for name in sorted(told) if name.startswith("NCCL_")) or "none"
 
 
-def _listed(fact: str, key: str) -> Callable[[Facts], str]:
+def _sorted_texts(fact: str, key: str) -> Callable[[Facts], str]:
     def read(facts: Facts) -> str:
         here = part(facts, fact)
         return (" ".join(sorted(texts(here, key))) or "none") if isinstance(here.get(key), list) else ""
@@ -143,9 +143,9 @@ def _listed(fact: str, key: str) -> Callable[[Facts], str]:
     return read
 
 
-peer_memory = _listed("driver", "peer_memory")
+peer_memory = _sorted_texts("driver", "peer_memory")
 """The modules that let adapters reach GPU memory."""
-iommu = _listed("iommu", "parameters")
+iommu = _sorted_texts("iommu", "parameters")
 """What the kernel was told about the IOMMU at boot."""
 
 

@@ -79,10 +79,10 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
     document = found.document
     about, facts = part(document, "node"), part(document, "facts")
     results = [(entry, _findings(entry)) for entry in parts(document, "results")]
-    named = [(entry, found) for entry, found in results if text(entry, "check")]
-    problems = sorted((p for entry in named for p in _problems(*entry)), key=lambda p: -p.severity)
+    of_checks = [(entry, findings) for entry, findings in results if text(entry, "check")]
+    problems = sorted((p for entry in of_checks for p in _problems(*entry)), key=lambda p: -p.severity)
     verdict = Status.SKIP
-    statuses = {text(entry, "check"): status_of(entry.get("status")) for entry, _ in named}
+    statuses = {text(entry, "check"): status_of(entry.get("status")) for entry, _ in of_checks}
     statuses.update((check, _WELL[status]) for check, status in found.well.items())
     if any(not problem.preview for problem in problems):
         verdict = max(problem.counted for problem in problems).status
@@ -128,9 +128,9 @@ def _findings(entry: Json) -> list[Finding]:
 
 def _gate(document: Json, about: Json, results: Iterable[tuple[Json, list[Finding]]]) -> int:
     """The exit code of a gate for this report: the stricter of what it says and what its causes say."""
-    judged = [{"check": text(entry, "check"), "findings": findings} for entry, findings in results]
+    gate_results = [{"check": text(entry, "check"), "findings": findings} for entry, findings in results]
     node = {"container": text(about, "container") or None}
-    known: Any = {"causes": causes_of(document), "results": judged, "probes": [], "node": node}
+    known: Any = {"causes": causes_of(document), "results": gate_results, "probes": [], "node": node}
     told = {whole_number(part(document, "gate"), "exit"), gate_of(known)["exit"]}
     return next(code for code in STRICTEST if code in told)
 
