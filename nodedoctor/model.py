@@ -408,11 +408,6 @@ class Finding:
         """How bad it is, for sorting."""
         return Severity.of(self.status, self.reason, self.waived, self.preview)
 
-    @property
-    def counted(self) -> Severity:
-        """How bad it is for the verdict."""
-        return self.severity.counted(self.preview)
-
 
 def identifier(check: str, subject: str | None) -> str:
     """The id of a finding, stable between runs: waivers, comparisons and fleets go by it."""
@@ -445,11 +440,6 @@ class Result:
     def severity(self) -> Severity:
         """The severity of the worst finding."""
         return self.worst.severity
-
-    @property
-    def counted(self) -> Severity:
-        """How bad it is for the verdict."""
-        return max(finding.counted for finding in self.findings)
 
 
 Owner = Literal["you", "administrator", "provider", "job-code", "undetermined"]
@@ -495,7 +485,7 @@ class Cause:
 
 @record
 class Report:
-    """Everything one run says; every view is made from this and nothing else."""
+    """Everything one run has found; every view is made from its document (report/json.py)."""
 
     tool: str
     source: str
@@ -506,13 +496,3 @@ class Report:
     observations: tuple[Observation, ...] = ()
     facts: Mapping[str, Any] | None = None
     causes: tuple[Cause, ...] = ()
-
-    @property
-    def verdict(self) -> Status:
-        """The status of the worst result, previews aside; SKIP when nothing was looked at."""
-        return max((result.counted for result in self.results), default=Severity.SKIP).status
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many checks ended in each status."""
-        return {status.value: sum(r.status is status for r in self.results) for status in Status}

@@ -220,7 +220,7 @@ def test_where_we_may_not_look_is_said_in_one_line(words: str, tmp_path: Path) -
     code = (
         "import os, sys, asyncio, json, zipfile;"
         "from nodedoctor.cli import main, compare, arguments, outputs;"
-        "import nodedoctor.engine.session, nodedoctor.pairs.expected, nodedoctor.cli.expect;"
+        "import nodedoctor.engine.session, nodedoctor.pairs.document, nodedoctor.cli.expect;"
         "import nodedoctor.children.search_path, nodedoctor.cli.console;"
         "import nodedoctor.intake.inputs, nodedoctor.intake.reader_process, nodedoctor.intake.split;"
         "os.setgroups([]); os.setresgid(4321, 4321, 4321); os.setresuid(4321, 4321, 4321);"

@@ -17,8 +17,7 @@ from nodedoctor.facts.stack.requirements import wheels_of
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.gpus import gpu_model, is_datacentre
 from nodedoctor.lint.devices import judge_devices, unseen_devices
-from nodedoctor.lint.forwarding import judge_forwarding
-from nodedoctor.lint.habits import judge_habit
+from nodedoctor.lint.habits import judge_forwarding, judge_habit
 from nodedoctor.lint.names import judge_name
 from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.together import judge_together

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.peers import Attribute, odd_ones
 from nodedoctor.declare.registry import check
@@ -178,7 +178,7 @@ def _other_link(
     rails = [
         hca
         for hca in rdma.hcas
-        if hca.physfn is None and hca.ports and hca.pci_address in (places or _all(nics))
+        if hca.physfn is None and hca.ports and hca.pci_address in (places or {nic.address for nic in nics})
     ]
     kinds = group_by(rails, lambda hca: hca.hca_type)
     for like in kinds.values():
@@ -200,10 +200,6 @@ def _other_link(
             )
             summary = f"{hca.name}: link type {odd.value}, {count_with_noun(odd.peers, 'peer')}: {odd.usual}"
             yield Finding.warn(summary, subject=f"hca:{hca.name}", evidence=said, fix=fix)
-
-
-def _all(nics: Iterable[PciDevice]) -> set[str]:
-    return {nic.address for nic in nics}
 
 
 def _link_layer(hca: Hca) -> object:

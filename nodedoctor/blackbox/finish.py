@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from nodedoctor import __version__
-from nodedoctor.blackbox import artifacts, counters, first_end, kernel_log
+from nodedoctor.blackbox import artifacts, counters, kernel_log
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.recorded_node import NODE_DEADLINE
+from nodedoctor.blackbox.samples.sample import ProcessEnd, RankSample
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command
@@ -162,7 +163,7 @@ async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
 async def _keep_end(folder: Folder, watch: Watch, *, failed: bool) -> None:
     """Keep how the job's processes ended, as far as no log of theirs tells: killed for memory, or by
     themselves."""
-    if ending := first_end.line(watch.ends, watch.met, failed=failed):
+    if ending := first_end_line(watch.ends, watch.met, failed=failed):
         folder.write(ENDS, f"{ending}\n")
         folder.settle()
     if lines := await kernel_log.lines_about(watch.met) or await watch.memory.lines():
@@ -230,3 +231,35 @@ def _long(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+FIRST_BY_S = 0.02
+"""Seconds by which the first end comes before the next one, at least."""
+
+
+def first_end_line(ends: Sequence[ProcessEnd], ranks: Sequence[RankSample], *, failed: bool) -> str:
+    """Tell of the rank that left a job by itself, which no log does; '' where none did.
+
+    `patterns/exits.py` reads it.
+
+    Ranks of a job that ends well all end with 0, one after another: some other one has to fail, or, of a
+    command, the whole (`failed`). A status is not known where the parent collects it at once: then the line
+    only says who was the first.
+    """
+    by_key = {rank.key: rank for rank in ranks}
+    in_order = sorted((end for end in ends if end.key in by_key), key=lambda end: end.moment)
+    if len(ranks) < 2 or not in_order or in_order[0].status:
+        return ""
+    first, others = in_order[0], in_order[1:]
+    if others and others[0].moment - first.moment < FIRST_BY_S:
+        return ""
+    successes = [end for end in others if end.status == 0]
+    certain = failed or any(end.status for end in others)
+    if len(successes) == len(ranks) - 1 or not (certain or any(end.status is None for end in others)):
+        return ""
+    rank = by_key[first.key].rank
+    who = f"rank {rank}, " if rank is not None else ""
+    if not certain:
+        return f"nodedoctor: {who}pid {first.pid} was the first to end"
+    code = "" if first.status is None else " with exit code 0"
+    return f"nodedoctor: {who}pid {first.pid} ended{code} before all others"

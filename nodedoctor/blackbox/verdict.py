@@ -7,7 +7,6 @@ from nodedoctor.blackbox.capture import Capture
 from nodedoctor.json_shapes import Json, parts, text
 from nodedoctor.triage.live.activity import group_activities
 from nodedoctor.triage.live.examine import judge_live
-from nodedoctor.triage.rank_groups import RankGroupActivity
 from nodedoctor.triage.verdict import document
 
 FIXES = 2
@@ -24,13 +23,8 @@ def short(found: Json, seen: Capture) -> list[str]:
     """Who holds the job up, what every rank does, and what to do first."""
     headline = text(found, "headline")
     lines = [f"  {headline[:1].upper()}{headline[1:]}."]
-    lines += [f"    {line}" for line in standing_lines(group_activities(seen.live))]
+    lines += [f"    {activity.who}: {activity.doing}" for activity in group_activities(seen.live)]
     for fix in parts(found, "fixes")[:FIXES]:
         lines.append(f"  fix: {text(fix, 'text')}")
         lines += [f"    $ {command}" for command in list(fix.get("commands", ()))[:2]]
     return lines
-
-
-def standing_lines(found: list[RankGroupActivity]) -> list[str]:
-    """One line per thing that ranks do, the rarest first: that is who differs."""
-    return [f"{standing.who}: {standing.doing}" for standing in found]

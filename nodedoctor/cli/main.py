@@ -118,7 +118,7 @@ MODULES = {
     "compare": "nodedoctor.cli.compare",
     "completion": "nodedoctor.cli.completion.cli",
     "expect": "nodedoctor.cli.expect",
-    "fleet": "nodedoctor.cli.fleet",
+    "fleet": "nodedoctor.fleet.cli",
     "history": "nodedoctor.cli.history",
     "mcp": "nodedoctor.agent.cli",
     "read": "nodedoctor.intake.cli",

@@ -134,17 +134,18 @@ def _probes(catalogue: Catalogue) -> list[dict[str, Any]]:
 
 
 def _knowledge(_: Catalogue) -> list[dict[str, Any]]:
-    from nodedoctor.knowledge.catalogue import tables
+    from nodedoctor.knowledge.table import FOLDER, load
 
+    tables = {path.stem: load(path.stem) for path in sorted(FOLDER.glob("*.json"))}
     return [
         {
-            "name": table.name,
-            "rows": table.rows,
-            "as_of": table.as_of,
-            "age_days": (date.today() - date.fromisoformat(table.as_of)).days,
-            "about": table.about,
+            "name": name,
+            "rows": sum(len(section) for section in table.values() if isinstance(section, list)),
+            "as_of": table["as_of"],
+            "age_days": (date.today() - date.fromisoformat(table["as_of"])).days,
+            "about": table["about"],
         }
-        for table in tables()
+        for name, table in tables.items()
     ]
 
 

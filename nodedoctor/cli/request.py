@@ -76,7 +76,7 @@ def _gate_problem(arguments: argparse.Namespace) -> str:
 def _peers(named: Sequence[str]) -> tuple[str, ...]:
     if not named:
         return ()
-    from nodedoctor.fleet.compare.peers import neighbours
+    from nodedoctor.fleet.compare.reachability import neighbours
 
     return neighbours(named, os.uname().nodename)
 

@@ -7,8 +7,10 @@ because one stuck driver call predicts the next. What has not answered at the de
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any, TypeVar
 
 from nodedoctor.children import child_process
@@ -19,8 +21,52 @@ from nodedoctor.engine.calls import call_planner
 from nodedoctor.engine.pending import result_of
 from nodedoctor.engine.sandbox import end_by
 from nodedoctor.engine.sources import normalise_observation
-from nodedoctor.engine.turns import WIDTH, Turns
 from nodedoctor.model import Observation, Outcome
+
+WIDTH = {Lane.CPU: 8, Lane.NVIDIA: 1, Lane.FS: 4, Lane.GPU_LOAD: 1}
+"""A driver is asked one question at a time, and load on GPUs disturbs other load; else as many as keep a
+small node busy (chosen by us, no external source)."""
+
+
+class Turns:
+    """At most `width` at a time, `soon` before others. Cancelling who waits costs nobody else a turn.
+
+    What comes late is what a run waits for in the end: in the order of coming, the training Python, which
+    waits for the list of processes, stood behind all that was there from the beginning.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._free = width
+        self._waiting: dict[bool, deque[asyncio.Future[None]]] = {True: deque(), False: deque()}
+
+    @contextlib.asynccontextmanager
+    async def turn(self, *, soon: bool) -> AsyncIterator[None]:
+        """Wait for a turn, `soon` before everybody else, and have it."""
+        if self._free:
+            self._free -= 1
+        else:
+            mine = asyncio.get_running_loop().create_future()
+            self._waiting[soon].append(mine)
+            try:
+                await mine
+            except asyncio.CancelledError:
+                if mine.done() and not mine.cancelled():  # the turn came with the end
+                    self._pass_on()
+                raise
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        for queue in (self._waiting[True], self._waiting[False]):
+            while queue:
+                waiter = queue.popleft()
+                if not waiter.done():
+                    waiter.set_result(None)
+                    return
+        self._free += 1
+
 
 _log = Log(__name__)
 

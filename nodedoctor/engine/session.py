@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from nodedoctor.declare.registry import Check, Options
 from nodedoctor.engine import recording as snapshot
-from nodedoctor.engine.deadline import DEADLINE_GATE, DEEP, deadline, driver_seconds
 from nodedoctor.engine.plugins import PATIENCE, Catalogue, DiscoveryError, Plugins, discover
 from nodedoctor.engine.run import Diagnosis, this_node, utc_now
 from nodedoctor.engine.sandbox import end_by
@@ -26,6 +25,18 @@ from nodedoctor.whole_numbers import whole_number
 if TYPE_CHECKING:
     from nodedoctor.children.fork_server import ForkServer
     from nodedoctor.engine.live import Live, Prefetcher
+
+DEADLINE = 50.0
+"""Seconds for a whole run. Slurm ends a HealthCheckProgram after HealthCheckTimeout, 60 s (slurm.conf(5))."""
+DEADLINE_DEEP = 900.0
+"""Seconds for a run with checks that load GPUs (chosen by us, no external source)."""
+DEADLINE_GATE = 8.0
+"""Seconds for a gate: a job waits, and Slurm gives a prolog 10 s (BatchStartTimeout, slurm.conf(5))."""
+_DRIVER_LEAST, _OTHERS = 5.0, 3.0
+"""Seconds that the driver has to answer a gate at least, as long as driver.answers calls no driver slow, and
+what the other probes need (chosen by us, no external source)."""
+DEEP = "deep"
+"""Checks with this tag run only with --deep or by name."""
 
 
 class UsageError(NodeDoctorError):
@@ -90,9 +101,12 @@ class Session:
     @property
     def deadline(self) -> float:
         """Seconds the whole run may take; as long as --deep has, where a check that needs it was named."""
-        if self.request.gate and self.request.deadline is None:
+        if self.request.deadline is not None:
+            return self.request.deadline
+        if self.request.gate:
             return DEADLINE_GATE
-        return deadline(self.request.deadline, self.checks, deep=self.request.options.deep)
+        deep = self.request.options.deep or any(DEEP in check.tags for check in self.checks)
+        return DEADLINE_DEEP if deep else DEADLINE
 
     def diagnosis(self, checks: Iterable[Check] | None = None) -> Diagnosis:
         """A fresh run: probes are asked anew. Must be called inside a running event loop."""
@@ -164,7 +178,8 @@ class Session:
         self._server = self._server or ForkServer()
         left = max(0.0, self.deadline - self._loading)
         self._loading = 0.0
-        driver_s = driver_seconds(left) if self.request.gate else 0.0
+        # Slower than this, the driver counts as hung.
+        driver_s = max(left - _OTHERS, min(_DRIVER_LEAST, left)) if self.request.gate else 0.0
         return Live(self.catalogue.probes, self.request.options, left, self._server, driver_s)
 
     def _expect(self) -> Expect:
@@ -174,7 +189,8 @@ class Session:
 
     def _moment(self) -> Moment:
         when = self.snapshot.when if self.snapshot else None
-        since = self.request.options.since or str(_recorded_since(self.snapshot) or "")
+        recorded = self.snapshot.options.get("since") if self.snapshot else None
+        since = self.request.options.since or str(recorded or "")
         started = when or utc_now()
         return Moment(started, since_when(since, started) if since else None)
 
@@ -221,10 +237,6 @@ def since_when(text: str, started: datetime) -> datetime:
         return started - timedelta(**{unit: number})
     except OverflowError:
         raise UsageError(f"--since {text[:40]} is too far back") from None
-
-
-def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:
-    return recorded.options.get("since") if recorded else None
 
 
 def _unknown(kind: str, word: str, known: Iterable[str]) -> str:

@@ -36,7 +36,7 @@ _OTHER_QUESTIONS = (
 def run(arguments: argparse.Namespace) -> int:
     """Measure the nodes of these arguments; exits as `accept` does, by the worst of them."""
     from nodedoctor.cli import outputs
-    from nodedoctor.fleet import breaker
+    from nodedoctor.fleet import ending
 
     refused = [name for name in _OTHER_QUESTIONS if getattr(arguments, name)]
     if refused:
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     too_many = ""
     if arguments.failing:
         causes = {"accept": rates["failing"]}
-        too_many = breaker.tripped(causes, len(rates["nodes"]), arguments.max_failing)
+        too_many = ending.tripped(causes, len(rates["nodes"]), arguments.max_failing)
     outranks = conclude(
         arguments, rates, Lists(rates["passing"], rates["failing"], too_many), _rendered, gathered.ended_by
     )

@@ -7,7 +7,7 @@ import argparse
 from nodedoctor.cli import outputs
 from nodedoctor.cli.arguments import seconds
 from nodedoctor.cli.console import HelpFormatter, Parser
-from nodedoctor.fleet import breaker
+from nodedoctor.fleet import ending
 
 WIDEST = 4096
 """Nodes that can be asked at once; ours."""
@@ -142,7 +142,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     add("--failing", default="", metavar="FILE", help="also write the others, one a line")
     add(
         "--max-failing",
-        type=breaker.limit,
+        type=ending.limit,
         metavar="N|N%",
         help="write no --failing when more nodes fail for one cause (default 10%%, at least 2)",
     )

@@ -25,6 +25,22 @@ GATE_DEADLINE = 20.0
 """Seconds that a node has with --gate: its deadline and the way to it (chosen by us, no external source)."""
 
 
+def main(words: list[str]) -> int:
+    """Judge each node by itself and beside the others, or measure it, alone or in pairs; the exit code."""
+    from nodedoctor.fleet.arguments import parser
+
+    arguments = parser().parse_args(words)
+    if arguments.pairs:
+        from nodedoctor.pairs import cli as pairs
+
+        return pairs.run(arguments)
+    if arguments.accept:
+        from nodedoctor.fleet import accept
+
+        return accept.run(arguments)
+    return run(arguments)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Ask the nodes, show what they said; returns the exit code."""
     from nodedoctor.cli import outputs
@@ -157,7 +173,7 @@ def _on_screen(arguments: argparse.Namespace) -> Gathered:
 
 def _request(arguments: argparse.Namespace) -> FleetRequest:
     """What every node is asked. Files of expectations are read here: the nodes do not have them."""
-    from nodedoctor.engine.deadline import DEADLINE, DEADLINE_DEEP
+    from nodedoctor.engine.session import DEADLINE, DEADLINE_DEEP
     from nodedoctor.expectations import expectations
     from nodedoctor.fleet.model import FleetRequest
 
@@ -177,11 +193,11 @@ def _request(arguments: argparse.Namespace) -> FleetRequest:
 
 def _too_many(fleet: Fleet, arguments: argparse.Namespace) -> str:
     """Why --failing is not written although it was asked for; empty when it is."""
-    from nodedoctor.fleet import breaker
+    from nodedoctor.fleet import ending
 
     if not arguments.failing or arguments.need is not None:
         return ""
-    return breaker.tripped(breaker.causes_of(fleet), len(fleet.nodes), arguments.max_failing)
+    return ending.tripped(ending.causes_of(fleet), len(fleet.nodes), arguments.max_failing)
 
 
 def _rendered(found: Mapping[str, Any], arguments: argparse.Namespace) -> str:

@@ -123,7 +123,8 @@ def checks(fleet: Fleet) -> list[dict[str, Any]]:
         for check, status in statuses.items():
             tally.setdefault(check, dict.fromkeys(Status, 0))[status] += count
     for node in fleet.nodes:
-        for check, status in _worst(node).items():
+        worst = {problem.check: problem.status for problem in reversed(node.problems)}
+        for check, status in worst.items():
             where.setdefault(check, {}).setdefault(status, []).append(node.host)
 
     def badness(check: str) -> tuple[int, int, str]:
@@ -250,11 +251,6 @@ def _shared(nodes: Iterable[Node]) -> tuple[list[dict[str, str]], dict[int, int]
         rows = tuple((check, status.value) for check, status in statuses.items())
         places[id(statuses)] = found.setdefault(rows, len(found))
     return [dict(rows) for rows in found], places
-
-
-def _worst(node: Node) -> dict[str, Status]:
-    """The status of each check that has a problem here: its worst."""
-    return {problem.check: problem.status for problem in reversed(node.problems)}
 
 
 def _lines(value: Any) -> str:

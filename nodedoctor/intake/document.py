@@ -84,7 +84,8 @@ def _of_node(report: Report, reading: Reading) -> str:
     if led := lead(report):
         return led
     lines, measured = statements(report)[:2], _unjudged(report)
-    nothing_else = f"; nothing else was in {_this(reading)}"
+    read = "this paste" if len(reading.recognised) == 1 else "these outputs"
+    nothing_else = f"; nothing else was in {read}"
     if lines:
         result = f"{measured}; otherwise no problem found" if measured else "no problem found"
         return f"{result}: {'; '.join(lines)}{nothing_else}"
@@ -102,10 +103,6 @@ def _unjudged(report: Report) -> str:
         if item["status"] == "unknown" and item["evidence"] and not item.get("judged_without")
     )
     return next((about(item["subject"] or "", item["summary"]) for item in match), "")
-
-
-def _this(reading: Reading) -> str:
-    return "this paste" if len(reading.recognised) == 1 else "these outputs"
 
 
 def of_fleet(fleet: Mapping[str, Any]) -> str:

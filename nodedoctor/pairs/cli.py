@@ -193,8 +193,7 @@ class _Run:
 
     def show(self, told: dict[str, Any]) -> int:
         """Print the document, write its files; the exit code."""
-        from nodedoctor.fleet.breaker import tripped
-        from nodedoctor.fleet.ending import Lists, conclude
+        from nodedoctor.fleet.ending import Lists, conclude, tripped
 
         left_by = self._on_screen(told)
         too_many = ""

@@ -37,7 +37,7 @@ class CrewMember:
 async def gathered(crew: AgentPool, hosts: Sequence[str]) -> dict[str, CrewMember]:
     """Start the agents; every node as it describes itself."""
     toward = {
-        host: [_plain(other) for other in (*hosts[place + 1 :], *hosts[:place])][:3]
+        host: [other.rpartition("@")[2] for other in (*hosts[place + 1 :], *hosts[:place])][:3]
         for place, host in enumerate(hosts)
     }
     await crew.start(hosts, toward)
@@ -73,11 +73,6 @@ def with_equal_rails(members: Mapping[str, CrewMember]) -> dict[str, CrewMember]
         else replace(member, why=f"{len(member.rails)} rails that can be measured, others have {usual}")
         for host, member in members.items()
     }
-
-
-def _plain(host: str) -> str:
-    """A host's name without the user that ssh is to be."""
-    return host.rpartition("@")[2]
 
 
 def _member(host: str, told: Json) -> CrewMember:

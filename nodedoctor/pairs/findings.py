@@ -124,7 +124,7 @@ def _culprit(culprit: Culprit, seen: PlanOutcome, preview: bool) -> Finding:
     alone = len({one.pair for one in seen.measured if not set(one.pair) & set(seen.gone)}) == 1
     said = summary(culprit, seen.fit, alone=alone)
     late = culprit.fault == "late"
-    shown = sorted(culprit.seen, key=_oddest)[:SHOWN]
+    shown = sorted(culprit.seen, key=lambda one: (not one.fault, one.round))[:SHOWN]  # faults first
     evidence = tuple(Evidence("pairs", _quoted(one, late)) for one in shown)
     finding = (
         Finding.unknown("timeout", said, subject=culprit.where, evidence=evidence)
@@ -164,11 +164,6 @@ def _together(seen: PlanOutcome) -> Finding:
 def fails(culprit: Culprit, seen: PlanOutcome, preview: bool) -> bool:
     """Whether a culprit is sure enough to bar a node."""
     return culprit.confidence == "high" and culprit.fault != "late" and (preview or proven(seen))
-
-
-def _oddest(one: Measurement) -> tuple[bool, int]:
-    """Faults first, then by round."""
-    return not one.fault, one.round
 
 
 def _quoted(one: Measurement, late: bool = False) -> str:

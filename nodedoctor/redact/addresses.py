@@ -8,10 +8,9 @@ metadata service and the unspecified address name nobody and stay.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-
-from nodedoctor.redact.reserved import ReservedWords
 
 STAYS = frozenset({"169.254.169.254", "169.254.169.253", "169.254.169.123", "168.63.129.16"})
 """Services every machine of a cloud reaches under the same address (AWS, Azure, GCP)."""
@@ -161,3 +160,28 @@ def _like(text: str, value: int) -> str:
     """An IPv6 address, in full where the original was."""
     made = ipaddress.IPv6Address(value)
     return made.exploded if len(text) == 39 else made.compressed
+
+
+class ReservedWords:
+    """What a text has already can stand for nothing: its words of a shape, found once for each shape."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.lower()
+        self._digits: str | None = None
+        self._found: dict[str, frozenset[str]] = {}
+
+    def words(self, near: str, shape: str) -> frozenset[str]:
+        """What fits the pattern `shape`; it holds the letters `near`, for which to look is much faster."""
+        return self._of(self.text, near, shape)
+
+    def digits(self, near: str, shape: str) -> frozenset[str]:
+        """The same in the text without what is put between digits: 02:00:00 counts as 020000."""
+        if self._digits is None:
+            self._digits = self.text.replace(":", "").replace("-", "").replace("_", "")
+        return self._of(self._digits, near, shape)
+
+    def _of(self, text: str, near: str, shape: str) -> frozenset[str]:
+        if shape not in self._found:
+            found = re.findall(f"(?=({shape}))", text) if near in text else ()
+            self._found[shape] = frozenset(found)
+        return self._found[shape]

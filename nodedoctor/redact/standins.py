@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from nodedoctor.redact.addresses import Addresses
-from nodedoctor.redact.reserved import ReservedWords
+from nodedoctor.redact.addresses import Addresses, ReservedWords
 
 
 class StandIns:

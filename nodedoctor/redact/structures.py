@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from nodedoctor.knowledge.ownership import REASON
 from nodedoctor.model import identifier
 from nodedoctor.redact.standins import StandIns
-from nodedoctor.report.document import Cause, Evidence, Finding, Fix, Probe, Report, Result, Step
+from nodedoctor.report.document import Report
 from nodedoctor.wording import SUMMARY
 
 if TYPE_CHECKING:
@@ -29,94 +30,55 @@ def redacted(probe: str, text: str, stand_ins: StandIns) -> str:
     return text
 
 
+_TEXTS: Mapping[str, tuple[str, ...]] = {
+    "causes": ("headline", "subjects", "reason"),
+    "first_step": ("command", "when", "disturbs"),
+    "findings": ("subject", "summary", "waived", "why", "judged_without"),
+    "evidence": ("text", "path"),
+    "fix": ("text", "commands", "disturbs", "verify"),
+    "steps": ("command", "when", "disturbs"),
+    "probes": ("argv", "note"),
+}
+"""Where texts tell of the node, by the key of what holds them; all else is the tool's own words."""
+_IDS: Mapping[str, tuple[str, ...]] = {"causes": ("id", "explains"), "findings": ("id", "because_of")}
+_LONGEST = {"headline": SUMMARY, "reason": REASON}
+
+
 def redacted_report(report: Report, redaction: Redaction) -> Report:
     """A report with all texts replaced that tell of the node."""
-    return {
-        **report,
-        "node": redaction.node(report["node"]),
-        "causes": [_cause(cause, redaction) for cause in report["causes"]],
-        "results": [_result(result, redaction) for result in report["results"]],
-        "probes": [_probe(seen, redaction) for seen in report["probes"]],
-        "facts": redaction.document(report["facts"]),
-    }
+    parts = {key: _replaced(report[key], key, redaction) for key in ("causes", "results", "probes")}
+    node, facts = redaction.node(report["node"]), redaction.document(report["facts"])
+    made: Any = {**report, "node": node, **parts, "facts": facts}
+    return cast("Report", made)
 
 
-def _result(result: Result, redaction: Redaction) -> Result:
-    return {**result, "findings": [_finding(result["check"], one, redaction) for one in result["findings"]]}
+def _replaced(value: Any, noun: str, redaction: Redaction) -> Any:
+    """What stands under a key of a report, with every text in it replaced."""
+    if isinstance(value, list):
+        return [_replaced(one, noun, redaction) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _member(inner, key, noun, redaction) for key, inner in value.items()}
 
 
-def _finding(check: str, finding: Finding, redaction: Redaction) -> Finding:
-    text = redaction.text
-    subject = text(finding["subject"] or "")
-    told: Finding = {
-        **finding,
-        "id": identifier(check, subject),
-        "summary": text(finding["summary"]),
-        "subject": subject or None,
-        "evidence": [_evidence(one, redaction) for one in finding["evidence"]],
-        "fix": _fix(finding["fix"], redaction) if finding["fix"] else None,
-        "because_of": _id(finding["because_of"], redaction) if finding["because_of"] else None,
-        "waived": None if finding["waived"] is None else text(finding["waived"]),
-    }
-    if "why" in finding:
-        told["why"] = text(finding["why"])
-    if "judged_without" in finding:
-        told["judged_without"] = text(finding["judged_without"])
-    return told
+def _member(value: Any, key: str, noun: str, redaction: Redaction) -> Any:
+    if key in _IDS.get(noun, ()):
+        return _each(value, lambda id: _id(id, redaction))
+    if key in _TEXTS.get(noun, ()):
+        return _each(value, lambda text: redaction.text(text)[: _LONGEST.get(key)])
+    return redaction.document(value) if key == "value" else _replaced(value, key, redaction)
 
 
-def _evidence(one: Evidence, redaction: Redaction) -> Evidence:
-    told: Evidence = {**one, "text": redaction.text(one["text"])}
-    if "path" in one:
-        told["path"] = redaction.text(one["path"])
-    if "value" in one:
-        told["value"] = redaction.document(one["value"])
-    return told
-
-
-def _cause(cause: Cause, redaction: Redaction) -> Cause:
-    text, step = redaction.text, cause["first_step"]
-    return {
-        **cause,
-        "id": _id(cause["id"], redaction),
-        "headline": text(cause["headline"])[:SUMMARY],
-        "subjects": [text(subject) for subject in cause["subjects"]],
-        "explains": [_id(id, redaction) for id in cause["explains"]],
-        "reason": text(cause["reason"])[:REASON],
-        "first_step": {**step, "command": text(step["command"])} if step else None,
-    }
+def _each(value: Any, replaced: Callable[[str], str]) -> Any:
+    """A text replaced, or each text of a list; null stays."""
+    if isinstance(value, list):
+        return list(map(replaced, value))
+    return value if value is None else replaced(value)
 
 
 def _id(id: str, redaction: Redaction) -> str:
     check, _, subject = id.partition("@")
     return identifier(check, redaction.text(subject))
-
-
-def _fix(fix: Fix, redaction: Redaction) -> Fix:
-    text = redaction.text
-    return {
-        **fix,
-        "text": text(fix["text"]),
-        "commands": list(map(text, fix["commands"])),
-        "disturbs": text(fix["disturbs"] or "") or None,
-        "verify": text(fix["verify"] or "") or None,
-        "steps": [_step(step, redaction) for step in fix["steps"]],
-    }
-
-
-def _step(step: Step, redaction: Redaction) -> Step:
-    text = redaction.text
-    return {
-        **step,
-        "command": text(step["command"]),
-        "when": text(step["when"] or "") or None,
-        "disturbs": text(step["disturbs"] or "") or None,
-    }
-
-
-def _probe(seen: Probe, redaction: Redaction) -> Probe:
-    text = redaction.text
-    return {**seen, "argv": list(map(text, seen["argv"])), "note": text(seen["note"] or "") or None}
 
 
 def _config(digits: str, stand_ins: StandIns) -> str:

@@ -20,6 +20,7 @@ from nodedoctor.report.document import SCHEMA
 def document(report: Report) -> shape.Report:
     """The report as plain data, exactly as it is read back from its text."""
     dated = beginnings(report.facts, report.results)
+    results = [_result(result) for result in report.results]
     return {
         "schema": SCHEMA,
         "tool": report.tool,
@@ -27,10 +28,10 @@ def document(report: Report) -> shape.Report:
         "started": report.started,
         "seconds": report.seconds,
         "node": _plain(report.node),
-        "verdict": report.verdict.value,
-        "counts": report.counts,
+        "verdict": shape.verdict(results),
+        "counts": shape.counts(results),
         "causes": [_cause(cause, since(cause, dated)) for cause in report.causes],
-        "results": [_result(result) for result in report.results],
+        "results": results,
         "probes": [_probe(seen) for seen in report.observations],
         "facts": _plain(report.facts or {}),
     }

@@ -271,7 +271,7 @@ def after_steps(fix: Fix | None) -> Iterator[Labelled]:
 def _opening(report: Report, cause: Cause, origin: tuple[str, Finding, str] | None) -> Iterator[Labelled]:
     jobs, action = _jobs(report, cause), action_of(cause)
     yield Labelled(OWNER, "; ".join(filter(None, (owner_word(cause["owner"]), action, jobs))))
-    if since := "; ".join(filter(None, (_since(cause), _recurrence(cause)))):
+    if since := "; ".join(filter(None, (inert(utc_time(cause["since"] or "")), _recurrence(cause)))):
         yield Labelled(SINCE, since)
     if origin:
         check, finding, why = origin
@@ -280,11 +280,6 @@ def _opening(report: Report, cause: Cause, origin: tuple[str, Finding, str] | No
         yield Labelled(CHECK, check if is_headline else f"{check}: {summary}")
         if why:
             yield Labelled(WHY, capitalised(inert(why)))
-
-
-def _since(cause: Cause) -> str:
-    """When the node's own log first speaks of it."""
-    return inert(utc_time(cause["since"] or ""))
 
 
 def _recurrence(cause: Cause) -> str:

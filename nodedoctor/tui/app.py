@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, work
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from nodedoctor.tui.lines.nodes import Round
 
 INTERRUPTED = 130
+SCREENS = ("checks", "topology", "live", "triage", "compare", "probes", "fleet")
+"""The modes, each with a module and a class of its name."""
 OF_NODE = ("checks", "topology", "probes")
 """Screens whose tabs are marked by the report alone."""
 PROMPTING = ("save", "compare", "open_logs")
@@ -106,15 +109,8 @@ class NodeDoctor(App[None]):
         self._rounds = rounds
         self.set_class(ascii, "-ascii")
         ScrollBar.renderer = PlainBar
-        self.add_mode("checks", partial(self._styled, self._checks))
-        self.add_mode("topology", partial(self._styled, self._topology))
-        self.add_mode("live", partial(self._styled, self._live))
-        self.add_mode("triage", partial(self._styled, self._triage))
-        self.add_mode("compare", partial(self._styled, self._compare))
-        self.add_mode("probes", partial(self._styled, self._probes))
-        self.add_mode("fleet", partial(self._styled, self._fleet))
-        if measured is not None:
-            self.add_mode("measured", partial(self._styled, self._measured_screen))
+        for mode in SCREENS if measured is None else (*SCREENS, "measured"):
+            self.add_mode(mode, partial(self._screen, mode))
 
     async def on_mount(self) -> None:
         """Follow the runs, and go to the screen that was asked for."""
@@ -436,49 +432,15 @@ class NodeDoctor(App[None]):
             self.refused = str(error)
             self.exit()
 
-    def _styled(self, make: Callable[[], Screen[None]]) -> Screen[None]:
-        """A screen that counts as styled by the latest theme, which has not changed since it was parsed.
+    def _screen(self, mode: str) -> Screen[None]:
+        """The screen of a mode, imported when it is first opened.
 
-        Textual would parse every style again for each new screen: 15 ms before the first picture.
+        It counts as styled by the latest theme, which has not changed since it was parsed: Textual would
+        parse every style again for each new screen, 15 ms before the first picture.
         """
-        screen = make()
+        module = import_module(f"nodedoctor.tui.screens.{mode}")
+        engine = (self.engine,) if mode in ("checks", "live", "probes") else ()
+        measured = (self._measured,) if mode == "measured" else ()
+        screen: Screen[None] = getattr(module, f"{mode.title()}Screen")(*engine, self.glyphs, *measured)
         screen._css_update_count = self._css_update_count
         return screen
-
-    def _checks(self) -> ChecksScreen:
-        return ChecksScreen(self.engine, self.glyphs)
-
-    def _probes(self) -> Screen[None]:
-        from nodedoctor.tui.screens.probes import ProbesScreen
-
-        return ProbesScreen(self.engine, self.glyphs)
-
-    def _compare(self) -> Screen[None]:
-        from nodedoctor.tui.screens.compare import CompareScreen
-
-        return CompareScreen(self.glyphs)
-
-    def _topology(self) -> Screen[None]:
-        from nodedoctor.tui.screens.topology import TopologyScreen
-
-        return TopologyScreen(self.glyphs)
-
-    def _live(self) -> Screen[None]:
-        from nodedoctor.tui.screens.live import LiveScreen
-
-        return LiveScreen(self.engine, self.glyphs)
-
-    def _fleet(self) -> Screen[None]:
-        from nodedoctor.tui.screens.fleet import FleetScreen
-
-        return FleetScreen(self.glyphs)
-
-    def _measured_screen(self) -> Screen[None]:
-        from nodedoctor.tui.screens.measured import MeasuredScreen
-
-        return MeasuredScreen(self.glyphs, self._measured or {})
-
-    def _triage(self) -> Screen[None]:
-        from nodedoctor.tui.screens.triage import TriageScreen
-
-        return TriageScreen(self.glyphs)

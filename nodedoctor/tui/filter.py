@@ -42,7 +42,7 @@ def _fits(word: str, result: Result, running: bool) -> bool:
     if colon and key == "tag":
         return any(tag.startswith(value) for tag in result["tags"])
     if colon and key == "is":
-        return running if value == "run" else not running and KINDS.get(value, _nothing)(result)
+        return running if value == "run" else not running and value in KINDS and KINDS[value](result)
     said = (
         ()
         if running
@@ -52,7 +52,3 @@ def _fits(word: str, result: Result, running: bool) -> bool:
         )
     )
     return any(word in text.lower() for text in (result["check"], result["title"], *said))
-
-
-def _nothing(result: Result) -> bool:
-    return False

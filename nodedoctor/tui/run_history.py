@@ -60,16 +60,14 @@ class RunHistory:
         would cost a tenth of a core.
         """
         news = self._news()
-        same = self._latest[1] if self._latest and self._latest[0] == news and self._tasks else self._judged()
+        known = self._latest[1] if self._latest and self._latest[0] == news and self._tasks else None
+        same = known or State.of(self.report())
         self._latest = (news, same) if self._tasks else None
         asking: dict[str, float] = {}
         for diagnosis in self._tasks.values():
             asking.update(diagnosis.source.waiting_for())
         timed: Document = {**same.report, "seconds": self._whole.seconds}
         return replace(same, report=timed, running=self._running(), asking=asking)
-
-    def _judged(self) -> State:
-        return State.of(self.report())
 
     def _news(self) -> list[tuple[Diagnosis, int, int, int]]:
         """What is another one whenever a probe, a fact or a check has answered since."""

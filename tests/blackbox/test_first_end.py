@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from nodedoctor.blackbox.first_end import line
+from nodedoctor.blackbox.finish import first_end_line as line
 from nodedoctor.blackbox.samples.sample import ProcessEnd, RankSample
 from nodedoctor.triage.job import examine_job
 

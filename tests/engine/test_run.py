@@ -136,7 +136,7 @@ def only(report: Report) -> Finding:
 def test_a_check_judges_its_facts():
     report = run(wall, colour="white")
     assert only(report).status is Status.PASS
-    assert report.verdict is Status.PASS
+    assert document(report)["verdict"] == "pass"
     assert document(report)["facts"] == {"colour": {"name": "white"}}
     assert only(run(wall, colour="grey")).summary == "it is grey"
 
@@ -248,7 +248,7 @@ def test_waivers_mark_and_never_hide():
     finding = only(report)
     assert finding.status is Status.FAIL
     assert finding.waived == "painter comes on Monday (until 2026-01-02)"
-    assert report.verdict is Status.PASS
+    assert document(report)["verdict"] == "pass"
     assert exit_code(document(report), "warn") == 0
 
 

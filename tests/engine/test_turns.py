@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.engine.turns import Turns
+from nodedoctor.engine.live import Turns
 
 
 def test_who_waited_for_others_goes_first():

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodedoctor.fleet.compare.outliers import MAJORITY, judge, kinds
-from nodedoctor.fleet.compare.peers import EVERYBODY, NEIGHBOURS, neighbours
-from nodedoctor.fleet.compare.reachability import cleared
+from nodedoctor.fleet.compare.reachability import EVERYBODY, NEIGHBOURS, cleared, neighbours
 from nodedoctor.fleet.compare.traits import READINGS, TRAITS
 from nodedoctor.fleet.model import Node, Oddity, Problem
 from nodedoctor.model import Status

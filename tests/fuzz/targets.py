@@ -32,6 +32,7 @@ from test_views import views
 from nodedoctor import json_shapes
 from nodedoctor.blackbox.samples import sample
 from nodedoctor.cli.compare import read_report
+from nodedoctor.cli.expect import expected_of
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.demo import DEMOS, folder
 from nodedoctor.engine import recording
@@ -48,7 +49,6 @@ from nodedoctor.fleet.reports import read_reports
 from nodedoctor.fleet.transports import kube
 from nodedoctor.model import Expect, Observation
 from nodedoctor.pairs import crew, join
-from nodedoctor.pairs.expected import expected_of
 from nodedoctor.probes.host.environment import read_file
 from nodedoctor.redact import Redaction
 from nodedoctor.redact.documents import redacted_nodes, redacted_triage

@@ -13,7 +13,7 @@ import pytest
 
 from nodedoctor.cli.main import main
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.fleet.breaker import limit, tripped
+from nodedoctor.fleet.ending import limit, tripped
 from nodedoctor.pairs import agent_pool
 from nodedoctor.pairs.topology import leaves
 

@@ -24,6 +24,7 @@ from nodedoctor.model import Observation
 from nodedoctor.redact import Redaction
 from nodedoctor.redact.names import ordinary, stem
 from nodedoctor.report import json as report_json
+from nodedoctor.report.saved import read
 
 NODES = Path(__file__).parents[1] / "nodes"
 RECORDED = {path.parent.name: path.parent for path in sorted(NODES.glob("*/manifest.json"))}
@@ -906,3 +907,17 @@ def test_the_report_keeps_what_is_ours():
 def test_a_standard_module_is_no_domain_however_it_is_written(name):
     seen = Observation("kernel-log", text=f"in {name} it stood still")
     assert Redaction.of([seen], {}).observation(seen).text == seen.text
+
+
+def test_all_texts_of_a_first_step_are_redacted_as_those_of_its_fix_are() -> None:
+    step = {
+        "role": "repair",
+        "command": "ssh gpu-a3-017 w",
+        "when": "gpu-a3-017 answers",
+        "disturbs": "gpu-a3-017",
+    }
+    cause = {"id": "driver.answers", "headline": "gpu-a3-017 hangs", "first_step": step}
+    report = read({"node": {"hostname": "gpu-a3-017"}, "results": [], "causes": [cause]})
+    redaction = Redaction.of([Observation("host", text='"hostname": "gpu-a3-017"')], report["node"])
+    told = redaction.report(report)["causes"][0]
+    assert "gpu-a3-017" not in json.dumps(told) and json.dumps(told).count("node-1") == 4

@@ -9,10 +9,10 @@ import jsonschema
 import pytest
 from tiers import some
 
-from nodedoctor.cli.fleet import main
 from nodedoctor.cli.main import main as nodedoctor
 from nodedoctor.demo import folder
 from nodedoctor.fleet import document
+from nodedoctor.fleet.cli import main
 
 SCHEMA = json.loads((Path(document.__file__).parents[1] / "report/schemas/fleet.schema.json").read_text())
 HOSTS = ("gpu-a3-017", "gpu-a3-018", "gpu-a3-019", "fs07.mlab.example")

@@ -6,7 +6,7 @@ from any_report import reports
 from hypothesis import given
 
 from nodedoctor.cli.main import main
-from nodedoctor.model import Finding, Report, Result
+from nodedoctor.model import Finding, Report, Result, Status
 from nodedoctor.report import json, summary
 
 
@@ -41,9 +41,10 @@ def test_a_long_line_loses_its_middle_and_keeps_its_count():
 
 @given(reports())
 def test_it_is_always_one_printable_line(report: Report):
-    line = summary.render(json.document(report))
+    told = json.document(report)
+    line = summary.render(told)
     assert line.endswith("\n") and line.count("\n") == 1 and len(line) <= summary.LONGEST + 1
-    assert line.split()[0].rstrip(":") == report.verdict.word
+    assert line.split()[0].rstrip(":") == Status(told["verdict"]).word
     assert not [c for c in line[:-1] if ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000]
 
 

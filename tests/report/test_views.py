@@ -105,7 +105,11 @@ def test_any_report_is_read_back_as_it_was(report: model.Report):
     assert [severity_of(result) for result in live["results"]] == [
         result.severity for result in report.results
     ]
-    assert live["verdict"] == report.verdict.value
+    counted = [f.severity.counted(f.preview) for result in report.results for f in result.findings]
+    assert live["verdict"] == max(counted, default=model.Severity.SKIP).status.value
+    assert live["counts"] == {
+        status.value: sum(result.status is status for result in report.results) for status in model.Status
+    }
 
 
 class Colour(str):

@@ -1,7 +1,7 @@
-"""Nodes that a cluster's scheduler has given up or taken out, by `kubectl get nodes` and `sinfo`.
+"""Nodes that a scheduler has given up or taken out, and why: `kubectl get nodes`, `sinfo`, `sinfo -R`.
 
 Formats: kubernetes/kubernetes 1.16 to 1.35, pkg/printers/internalversion/printers.go (printNode); Slurm 18.08
-to 25.11, src/sinfo.
+to 25.11, src/sinfo; of `sinfo -R`, from 20.11 on, REASON USER TIMESTAMP NODELIST.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from nodedoctor.knowledge.slurm_states import kinds_of
 from nodedoctor.patterns import regex
 from nodedoctor.wording import count_with_noun
 
-NODES, SINFO = "kubernetes-nodes", "sinfo"
+NODES, SINFO, REASONS = "kubernetes-nodes", "sinfo", "sinfo-reasons"
 kubernetes_nodes = pasted(NODES, "The output of kubectl get nodes.")
 sinfo = pasted(SINFO, "The output of sinfo.")
+sinfo_reasons = pasted(REASONS, "The output of sinfo -R.")
 
 _NODE = regex(
     r"^[ \t]{0,8}(?P<name>[a-z\d][\w.-]{0,252})[ \t]{1,300}"
@@ -73,3 +74,26 @@ def states(output: str) -> Iterator[Verdict]:
 
 def _verdict(probe: str, tool: str, result: Result, words: str, node: str, row: re.Match[str]) -> Verdict:
     return Verdict(probe, tool, result, words[:WORDS], f"nodes:{node}"[:80], row[0].strip()[:WORDS])
+
+
+_DOWN = regex(
+    r"^[ \t]{0,8}(?P<reason>\S[^\n]{0,120}?)[ \t]{1,60}(?P<user>[\w.()-]{1,40})[ \t]{1,30}"
+    r"(?P<time>\d{4}-\d\d-\d\dT[\d:]{8}|Unknown)[ \t]{1,30}(?P<nodes>[A-Za-z][\w.,[\]-]{0,200})[ \t]*$",
+    re.M,
+)
+_TROUBLE = regex(
+    r"Not responding|[Kk]ill task failed|[Ll]ow (?:Real)?[Mm]em|lower than configured|(?:Pro|Epi)log error"
+    r"|unexpectedly rebooted|[Dd]uplicate jobid|batch job complete|(?i:xid|gpu|nvlink|ecc|fail|error|fell"
+    r"|lost|dead|broken|hca|\bib\b|link|oom|disk|hang|hung|dcgm|nhc|health)"
+)
+"""Reasons of slurmctld and slurmd, and words of a fault in what a person or a health check wrote; others are
+plans: a reboot, an update, a reservation."""
+
+
+def reasons(output: str) -> Iterator[Verdict]:
+    """Each reason with its nodes: a warning where it is one of Slurm's own or names a fault, else a note."""
+    for row in _DOWN.finditer(output):
+        result: Result = "warn" if _TROUBLE.search(row["reason"]) else "note"
+        words = f"{row['nodes']}: {row['reason']} (by {row['user']})"
+        subject = f"nodes:{row['nodes']}"
+        yield Verdict(REASONS, "sinfo -R", result, words[:WORDS], subject[:80], row[0].strip()[:WORDS])

@@ -1,6 +1,7 @@
-"""`kubectl describe node`: its conditions, and the GPUs that the device plugin counts as healthy.
+"""`kubectl describe node`: its conditions, and the GPUs that the device plugin counts as healthy; and of a
+pod why it waits, how its containers ended, and what its events warn of.
 
-Format: kubernetes/kubectl 1.10 to 1.35, pkg/describe/describe.go (describeNode).
+Format: kubernetes/kubectl 1.10 to 1.35, pkg/describe/describe.go (describeNode, describePod).
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import pasted
-from nodedoctor.facts.verdicts.verdict import WORDS, Verdict
+from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict
 from nodedoctor.patterns import regex
 from nodedoctor.wording import count_with_noun
 
-PROBE = "kubernetes-node"
-TOOL = "kubectl describe node"
-kubernetes_node = pasted(PROBE, "The output of kubectl describe node.")
+NODE, POD = "kubernetes-node", "kubernetes-pod"
+NODE_TOOL, POD_TOOL = "kubectl describe node", "kubectl describe pod"
+kubernetes_node = pasted(NODE, "The output of kubectl describe node.")
+kubernetes_pod = pasted(POD, "The output of kubectl describe pod.")
 
 _CONDITION = regex(
     r"^[ \t]{1,8}(?P<type>[A-Z]\w{2,60})[ \t]{1,60}(?P<status>True|False|Unknown)[ \t][^\n]{0,800}$",
@@ -42,7 +44,7 @@ _EVENT = regex(
 _SECTIONS = ("Conditions:", "Capacity:", "Allocatable:", "Events:")
 
 
-def verdicts(output: str) -> Iterator[Verdict]:
+def node(output: str) -> Iterator[Verdict]:
     """Conditions that are not as on a healthy node, GPUs that pods do not get, and what is well."""
     parts = _parts(output)
     conditions = [*_CONDITION.finditer(parts.get("Conditions:", ""))]
@@ -55,8 +57,8 @@ def verdicts(output: str) -> Iterator[Verdict]:
             words = " ".join([f"{row['type']} is {status}", *([f"({columns[2]})"] if columns[2:] else [])])
             grave = row["type"] == "Ready"
             yield Verdict(
-                PROBE,
-                TOOL,
+                NODE,
+                NODE_TOOL,
                 "fail" if grave else "warn",
                 words[:WORDS],
                 f"condition:{row['type']}",
@@ -65,8 +67,8 @@ def verdicts(output: str) -> Iterator[Verdict]:
     yield from _gpus(parts)
     for event in _EVENT.finditer(parts.get("Events:", "")):
         yield Verdict(
-            PROBE,
-            TOOL,
+            NODE,
+            NODE_TOOL,
             "warn",
             " ".join(event[0].split())[:WORDS],
             f"event:{event['reason']}",
@@ -75,7 +77,7 @@ def verdicts(output: str) -> Iterator[Verdict]:
     ready = next((row for row in conditions if row["type"] == "Ready" and row["status"] == "True"), None)
     if ready:
         count = count_with_noun(len(conditions), "condition")
-        yield Verdict(PROBE, TOOL, "pass", f"Ready is True, {count} read", quote=ready[0].strip())
+        yield Verdict(NODE, NODE_TOOL, "pass", f"Ready is True, {count} read", quote=ready[0].strip())
 
 
 def _gpus(parts: dict[str, str]) -> Iterator[Verdict]:
@@ -85,7 +87,7 @@ def _gpus(parts: dict[str, str]) -> Iterator[Verdict]:
     for name, row in gives.items():
         if not has:
             words = f"{row['count']} {name} allocatable; how many it has was not pasted"
-            yield Verdict(PROBE, TOOL, "note", words, f"resource:{name}", row[0].strip())
+            yield Verdict(NODE, NODE_TOOL, "note", words, f"resource:{name}", row[0].strip())
     for name, row in has.items():
         if name not in gives:
             continue
@@ -94,13 +96,13 @@ def _gpus(parts: dict[str, str]) -> Iterator[Verdict]:
             words = (
                 f"{usable} of {all_of} {name} allocatable: the device plugin counts the others as unhealthy"
             )
-            yield Verdict(PROBE, TOOL, "fail", words, f"resource:{name}", gives[name][0].strip())
+            yield Verdict(NODE, NODE_TOOL, "fail", words, f"resource:{name}", gives[name][0].strip())
         elif not all_of and name == "nvidia.com/gpu" and len(has) == 1:
             words = f"no {name}: the device plugin offers none"
-            yield Verdict(PROBE, TOOL, "warn", words, f"resource:{name}", row[0].strip())
+            yield Verdict(NODE, NODE_TOOL, "warn", words, f"resource:{name}", row[0].strip())
         elif all_of:
             yield Verdict(
-                PROBE, TOOL, "pass", f"{usable} of {all_of} {name} allocatable", quote=row[0].strip()
+                NODE, NODE_TOOL, "pass", f"{usable} of {all_of} {name} allocatable", quote=row[0].strip()
             )
 
 
@@ -115,3 +117,50 @@ def _parts(output: str) -> dict[str, str]:
         elif heading in _SECTIONS:
             sections.setdefault(heading, []).append(line[margin:])
     return {name: "\n".join(lines) for name, lines in sections.items()}
+
+
+_STATUS = regex(r"^[ \t]{0,40}Status:[ \t]{1,40}(?P<status>\w{3,30})[ \t]*$", re.M)
+_TERMINATED = regex(
+    r"^[ \t]{1,40}(?:Last )?State:[ \t]{1,20}Terminated[ \t]*\n"
+    r"[ \t]{1,40}Reason:[ \t]{1,20}(?P<reason>\w{2,40})"
+    r"(?:[^\n]{0,200}\n[ \t]{1,40}(?:Message:[^\n]{0,400}\n[ \t]{1,40})?"
+    r"Exit Code:[ \t]{1,20}(?P<code>\d{1,3}))?",
+    re.M,
+)
+_WAITS = regex(
+    r"^[ \t]{1,40}State:[ \t]{1,20}Waiting[ \t]*\n[ \t]{1,40}Reason:[ \t]{1,20}(?P<reason>\w{2,60})", re.M
+)
+_WARNING = regex(r"^[ \t]{1,40}Warning[ \t]{1,20}(?P<reason>[A-Z]\w{2,40})[ \t][^\n]{0,1000}$", re.M)
+_AGE = regex(r"^Warning \w+ \S{1,20}(?: \(x\d{1,9} over \S{1,20}\))? [\w.-]{1,60}(?:, \S{1,80})? ")
+_STARTING = ("ContainerCreating", "PodInitializing")
+"""Reasons for which every pod waits at first."""
+_FINE = ("Completed",)
+
+
+def pod(output: str) -> Iterator[Verdict]:
+    """Warnings of its events, containers that wait or ended badly; its status where there is none."""
+    problems = False
+    for row in _TERMINATED.finditer(output):
+        if row["reason"] not in _FINE and row["code"] != "0":
+            problems = True
+            code = f", exit code {row['code']}" if row["code"] else ""
+            yield _of_pod("warn", f"a container ended: {row['reason']}{code}", f"ended:{row['reason']}", row)
+    for row in _WAITS.finditer(output):
+        if row["reason"] not in _STARTING:
+            problems = True
+            yield _of_pod("warn", f"a container waits: {row['reason']}", f"waits:{row['reason']}", row)
+    reasons = set()
+    for row in _WARNING.finditer(output):
+        if row["reason"] not in reasons:
+            problems = True
+            reasons.add(row["reason"])
+            message = _AGE.sub("", " ".join(row[0].split()))
+            yield _of_pod("warn", f"{row['reason']}: {message}", f"event:{row['reason']}", row)
+    status = _STATUS.search(output)
+    if status and not problems:
+        is_well = status["status"] in ("Running", "Succeeded")
+        yield _of_pod("pass" if is_well else "note", f"status {status['status']}", "", status)
+
+
+def _of_pod(result: Result, words: str, subject: str, row: re.Match[str]) -> Verdict:
+    return Verdict(POD, POD_TOOL, result, words[:WORDS], subject, row[0].strip()[:WORDS])

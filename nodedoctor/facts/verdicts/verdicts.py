@@ -12,11 +12,9 @@ from nodedoctor.facts.verdicts import (
     fabric_tables,
     inspector,
     kubernetes,
-    kubernetes_pod,
     mlxlink,
     port_counters,
     scans,
-    slurm_reasons,
 )
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.model import Observation, Unseen
@@ -25,8 +23,8 @@ from nodedoctor.record import record
 READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     dcgm_health.PROBE: dcgm_health.verdicts,
     mlxlink.PROBE: mlxlink.verdicts,
-    kubernetes.PROBE: kubernetes.verdicts,
-    kubernetes_pod.PROBE: kubernetes_pod.verdicts,
+    kubernetes.NODE: kubernetes.node,
+    kubernetes.POD: kubernetes.pod,
     cluster_lists.NODES: cluster_lists.nodes,
     cluster_lists.SINFO: cluster_lists.states,
     scans.GPUD: scans.gpud,
@@ -39,7 +37,7 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     fabric_log.PROBE: fabric_log.verdicts,
     port_counters.ERRORS: port_counters.fabric,
     port_counters.COUNTERS: port_counters.port,
-    slurm_reasons.PROBE: slurm_reasons.verdicts,
+    cluster_lists.REASONS: cluster_lists.reasons,
 }
 MOST = 200
 """Statements that are kept of one output; ours."""

@@ -84,7 +84,7 @@ def families(found: Iterable[Found]) -> Iterator[list[GroupedProblem]]:
     made = [
         sorted(
             (GroupedProblem(_shared([p.said for _, p in group]), tuple(group)) for group in ones.values()),
-            key=_most,
+            key=lambda one: -len(one.found),
         )
         for ones in by_words.values()
     ]
@@ -112,10 +112,6 @@ def nodes(hosts: Iterable[str]) -> str:
     """`gpu-1`, or `3 nodes gpu-[1-3]`."""
     listed = list(hosts)
     return f"{len(listed)} nodes {fold(listed)}" if len(listed) > 1 else fold(listed)
-
-
-def _most(one: GroupedProblem) -> int:
-    return -len(one.found)
 
 
 def _shared(texts: Sequence[str]) -> str:

@@ -1,14 +1,15 @@
-"""Which node the others cannot reach: what all reports say put into one matrix, each culprit named once."""
+"""Whom each node tries, and which one the others cannot reach: all reports as one matrix."""
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nodedoctor.fleet.model import Node, Oddity, Problem, ValueGroup
 from nodedoctor.model import Severity, Status
-from nodedoctor.nodeset import fold, natural_key
+from nodedoctor.nodeset import fold, natural_key, short_host
 
 _TITLE = "Nodes reach each other"
 _WHY = "ranks meet over this network; a node the others cannot reach keeps the whole job at its start."
@@ -103,3 +104,24 @@ def _count_of(bad: Mapping[Pair, str], tried: Mapping[Pair, str], host: str, end
     others = [pair[1 - end] for pair in bad if pair[end] == host]
     total = sum(pair[end] == host for pair in tried)
     return f"{len(others)} of {total} ({fold(others)}): {whys.most_common(1)[0][0]}"
+
+
+EVERYBODY = 16
+"""Names up to which all are tried; ours. Beyond, everybody trying everybody would cost the square."""
+NEIGHBOURS = 4
+"""Nodes each tries of more: as many others then say of every node whether it can be reached."""
+
+
+def neighbours(hosts: Sequence[str], me: str) -> tuple[str, ...]:
+    """The hosts that the node called `me` tries: not itself among others, of many the next in their ring.
+
+    All nodes are given the same names, so one command line serves them all, and each finds its place.
+    """
+    named = tuple(dict.fromkeys(hosts))
+    place = next((i for i, host in enumerate(named) if short_host(host) == short_host(me)), None)
+    others = tuple(host for i, host in enumerate(named) if i != place) if len(named) > 1 else named
+    if len(named) <= EVERYBODY:
+        return others
+    # A node that is not in the list by its own name starts where its name happens to point.
+    start = place if place is not None else zlib.crc32(me.encode("utf-8", "replace")) % len(others)
+    return tuple(others[(start + step) % len(others)] for step in range(NEIGHBOURS))

@@ -272,7 +272,7 @@ READINGS: tuple[Measure, ...] = (
     Measure(
         "gpu-memory",
         "smallest GPU memory",
-        values.least_gpu("memory_total_mib"),
+        values.least_gpu_memory,
         "a model that just fits on the others does not fit there.",
         _LOOK,
         "low",

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nodedoctor.json_shapes import number, part, parts, text
+from nodedoctor.json_shapes import number, part, parts, text, texts
 
 Facts = Mapping[str, Any]
 Item = Mapping[str, Any]
@@ -135,14 +135,18 @@ def nccl_variables(facts: Facts) -> str:
     return " ".join(f"{name}={told[name]}" for name in sorted(told) if name.startswith("NCCL_")) or "none"
 
 
-def peer_memory(facts: Facts) -> str:
-    """The modules that let adapters reach GPU memory."""
-    return _list(part(facts, "driver").get("peer_memory"))
+def _sorted_texts(fact: str, key: str) -> Callable[[Facts], str]:
+    def read(facts: Facts) -> str:
+        here = part(facts, fact)
+        return (" ".join(sorted(texts(here, key))) or "none") if isinstance(here.get(key), list) else ""
+
+    return read
 
 
-def iommu(facts: Facts) -> str:
-    """What the kernel was told about the IOMMU at boot."""
-    return _list(part(facts, "iommu").get("parameters"))
+peer_memory = _sorted_texts("driver", "peer_memory")
+"""The modules that let adapters reach GPU memory."""
+iommu = _sorted_texts("iommu", "parameters")
+"""What the kernel was told about the IOMMU at boot."""
 
 
 def container(facts: Facts) -> str:
@@ -156,25 +160,24 @@ def governor(facts: Facts) -> str:
     return ", ".join(sorted(map(str, part(part(facts, "host"), "governors"))))
 
 
-def least_pair(facts: Facts) -> float | None:
-    """GB/s of the slowest pair of GPUs."""
-    return least(pair.get("read_gbytes_s") for pair in parts(part(facts, "bandwidth"), "pairs"))
+def _least_of(fact: str, items: str, key: str) -> Callable[[Facts], float | None]:
+    return lambda facts: least(item.get(key) for item in parts(part(facts, fact), items))
+
+
+least_pair = _least_of("bandwidth", "pairs", "read_gbytes_s")
+"""GB/s of the slowest pair of GPUs."""
+least_gemm = _least_of("gemm", "gpus", "tflops")
+"""TFLOP/s of the slowest GPU."""
+least_rail = _least_of("ib-loopback", "ports", "average_gbps")
+"""Gb/s of the slowest rail, looped back."""
+least_gpu_memory = _least_of("gpus", "gpus", "memory_total_mib")
+"""MiB of the smallest GPU."""
 
 
 def least_to_gpu(facts: Facts) -> float | None:
     """GB/s from the near memory of the host to the slowest GPU."""
     copies = parts(part(facts, "bandwidth"), "host")
     return least(copy.get("h2d_gbytes_s") for copy in copies if copy.get("kind") != "far")
-
-
-def least_gemm(facts: Facts) -> float | None:
-    """TFLOP/s of the slowest GPU."""
-    return least(gpu.get("tflops") for gpu in parts(part(facts, "gemm"), "gpus"))
-
-
-def least_rail(facts: Facts) -> float | None:
-    """Gb/s of the slowest rail, looped back."""
-    return least(port.get("average_gbps") for port in parts(part(facts, "ib-loopback"), "ports"))
 
 
 def all_reduce(facts: Facts) -> float | None:
@@ -205,11 +208,6 @@ def idle_temperature(facts: Facts) -> float | None:
         if gpu.get("processes") or (number(gpu.get("gpu_utilization_percent")) or 0.0) > IDLE_PERCENT:
             return None
     return most(gpu.get("temperature_c") for gpu in gpus(facts))
-
-
-def least_gpu(key: str) -> Callable[[Facts], float | None]:
-    """The smallest value among the GPUs of the node."""
-    return lambda facts: least(gpu.get(key) for gpu in gpus(facts))
 
 
 def size(fact: str, *keys: str) -> Callable[[Facts], float | None]:
@@ -288,9 +286,3 @@ def total(values: Iterable[Any]) -> float | None:
 
 def _numbers(values: Iterable[Any]) -> list[float]:
     return [told for value in values if (told := number(value)) is not None]
-
-
-def _list(value: Any) -> str:
-    if not isinstance(value, list):
-        return ""
-    return " ".join(sorted(item for item in value if isinstance(item, str))) or "none"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from nodedoctor.fleet.compare.traits import FACTS, readings, traits
@@ -18,7 +18,7 @@ from nodedoctor.fleet.reports.skim import NoReport, Skimmed, find_document, skim
 from nodedoctor.json_shapes import Json, number, part, parts, text, whole_number
 from nodedoctor.model import Action, Observation, Outcome, Status
 from nodedoctor.nodeset import plain
-from nodedoctor.report.document import Cause, full_summary, severity, status_of
+from nodedoctor.report.document import Cause, Finding, full_summary, severity, status_of
 from nodedoctor.report.gate import STRICTEST, gate_of
 from nodedoctor.report.page import cause_line, first_command
 from nodedoctor.report.saved import causes_of, finding
@@ -78,12 +78,11 @@ def _accepted(host: str, acceptance: Json, observation: Observation) -> Node:
 def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
     document = found.document
     about, facts = part(document, "node"), part(document, "facts")
-    results = [entry for entry in parts(document, "results") if text(entry, "check")]
-    problems = sorted(
-        (problem for entry in results for problem in _problems(entry)), key=lambda problem: -problem.severity
-    )
+    results = [(entry, _findings(entry)) for entry in parts(document, "results")]
+    of_checks = [(entry, findings) for entry, findings in results if text(entry, "check")]
+    problems = sorted((p for entry in of_checks for p in _problems(*entry)), key=lambda p: -p.severity)
     verdict = Status.SKIP
-    statuses = {text(entry, "check"): status_of(entry.get("status")) for entry in results}
+    statuses = {text(entry, "check"): status_of(entry.get("status")) for entry, _ in of_checks}
     statuses.update((check, _WELL[status]) for check, status in found.well.items())
     if any(not problem.preview for problem in problems):
         verdict = max(problem.counted for problem in problems).status
@@ -118,22 +117,20 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         serials=tuple(sorted({text(gpu, "serial")[:64] for gpu in gpus(facts)} - {""})),
         peers=dict(_peers(facts)),
         raw=seen.text,
-        gate=_gate(document, about),
+        gate=_gate(document, about, results),
         replayed=document.get("source") == "replay",
     )
 
 
-def _gate(document: Json, about: Json) -> int:
+def _findings(entry: Json) -> list[Finding]:
+    return [finding(text(entry, "check"), item) for item in parts(entry, "findings")]
+
+
+def _gate(document: Json, about: Json, results: Iterable[tuple[Json, list[Finding]]]) -> int:
     """The exit code of a gate for this report: the stricter of what it says and what its causes say."""
-    results = [
-        {
-            "check": text(entry, "check"),
-            "findings": [finding(text(entry, "check"), f) for f in parts(entry, "findings")],
-        }
-        for entry in parts(document, "results")
-    ]
+    gate_results = [{"check": text(entry, "check"), "findings": findings} for entry, findings in results]
     node = {"container": text(about, "container") or None}
-    known: Any = {"causes": causes_of(document), "results": results, "probes": [], "node": node}
+    known: Any = {"causes": causes_of(document), "results": gate_results, "probes": [], "node": node}
     told = {whole_number(part(document, "gate"), "exit"), gate_of(known)["exit"]}
     return next(code for code in STRICTEST if code in told)
 
@@ -154,10 +151,9 @@ def _cause(cause: Cause) -> NodeCause:
     )
 
 
-def _problems(entry: Json) -> Iterator[Problem]:
+def _problems(entry: Json, findings: Iterable[Finding]) -> Iterator[Problem]:
     check, title, told = truncate_text(text(entry, "check")), truncate_text(text(entry, "title")), False
-    for item in parts(entry, "findings"):
-        found = finding(check, item)
+    for found in findings:
         if not severity(found).is_problem:
             continue
         told, fix = True, found["fix"]

@@ -131,7 +131,7 @@ def mpich_abort(match: re.Match[str]) -> ProcessExit:
 
 
 _LAUNCHERS = r"""
-# our own black box (blackbox/first_end.py)
+# our own black box (blackbox/finish.py)
 LeftFirst
     ^nodedoctor: (?:rank (?P<rank>\d{1,6}), )?pid (?P<pid>\d{1,10})
     [ ]ended (?P<how>with exit code 0 )?before all others

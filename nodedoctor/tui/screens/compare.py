@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from nodedoctor.model import Status
 from nodedoctor.report.comparison import Comparison, compare, heading
@@ -21,15 +19,14 @@ from nodedoctor.tui.state import State
 from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Row
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
-from nodedoctor.tui.widgets.panes import Panes
-from nodedoctor.tui.widgets.tabs import Tabs
+from nodedoctor.tui.widgets.panes import Panes, PanesScreen
 
 Item = ChangeGroup | FactGroup
 """What changed alike."""
 WAY = {"worse": "bold red", "better": "green", "other": "yellow"}
 
 
-class CompareScreen(Screen[None]):
+class CompareScreen(PanesScreen):
     """A list of differences, and both sides of the selected one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -44,19 +41,11 @@ class CompareScreen(Screen[None]):
     )
 
     def __init__(self, glyphs: Glyphs) -> None:
-        super().__init__()
+        super().__init__("compare", Panes(glyphs, stacked=True), self.EMPTY, title=True)
         self._saved: Report | None = None
         self._state: State | None = None
         self._comparison = Comparison((), ())
         self._items: dict[str, Item] = {}
-        self.panes = Panes(glyphs, stacked=True)
-
-    def compose(self) -> ComposeResult:
-        """Title, differences, both sides, keys."""
-        yield Tabs("compare")
-        yield Lines(classes="title")
-        yield self.panes
-        yield Hints(self.EMPTY)
 
     def on_mount(self) -> None:
         """Follow the app's state."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from nodedoctor.fleet.model import Node
 from nodedoctor.tui.lines import empty_state, matrix, node_pages, nodes
@@ -15,12 +13,11 @@ from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Para, height
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
-from nodedoctor.tui.widgets.panes import Panes
+from nodedoctor.tui.widgets.panes import Panes, PanesScreen
 from nodedoctor.tui.widgets.prompt import Prompt, ask
-from nodedoctor.tui.widgets.tabs import Tabs
 
 
-class FleetScreen(Screen[None]):
+class FleetScreen(PanesScreen):
     """A list or a matrix of nodes, and everything about the selected one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -49,9 +46,8 @@ class FleetScreen(Screen[None]):
     )
 
     def __init__(self, glyphs: Glyphs) -> None:
-        super().__init__()
+        super().__init__("fleet", Panes(glyphs, reads=False, stacked=True), self.EMPTY)
         self._glyphs = glyphs
-        self.panes = Panes(glyphs, reads=False, stacked=True)
         self._round: nodes.Round | None = None
         self._entries: dict[str, nodes.Entry] = {}
         self._folded = True
@@ -59,13 +55,6 @@ class FleetScreen(Screen[None]):
         self._matrix = False
         self._needle = ""
         self._by_hand = False
-
-    def compose(self) -> ComposeResult:
-        """Head, list, page, keys."""
-        yield Tabs("fleet")
-        yield Lines(id="head")
-        yield self.panes
-        yield Hints(self.EMPTY)
 
     def on_mount(self) -> None:
         """Follow the nodes as they answer."""

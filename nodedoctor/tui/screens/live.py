@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from textual import work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from nodedoctor.children import child_process
 from nodedoctor.children.programs import child
@@ -30,14 +28,13 @@ from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Para
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
-from nodedoctor.tui.widgets.panes import Panes
-from nodedoctor.tui.widgets.tabs import Tabs
+from nodedoctor.tui.widgets.panes import Panes, PanesScreen
 
 INTERVAL = 1.0
 LOG_LINES = 200
 
 
-class LiveScreen(Screen[None]):
+class LiveScreen(PanesScreen):
     """One line per GPU; below it the selected GPU, the host and the kernel log."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -52,7 +49,7 @@ class LiveScreen(Screen[None]):
     EMPTY: ClassVar[tuple[tuple[str, str], ...]] = (("1", "Checks"), ("6", "Probes"), (":", "Commands"))
 
     def __init__(self, engine: Engine, glyphs: Glyphs) -> None:
-        super().__init__()
+        super().__init__("live", Panes(glyphs, stacked=True), self.HINTS)
         self._engine = engine
         self._glyphs = glyphs
         self._state: State | None = None
@@ -63,19 +60,11 @@ class LiveScreen(Screen[None]):
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._history = load.History()
         self._paused = self._by_hand = False
-        self.panes = Panes(glyphs, stacked=True)
 
     @property
     def recorded(self) -> bool:
         """Whether the node shown is not this machine: then nothing here is asked."""
         return self._engine.about.recorded
-
-    def compose(self) -> ComposeResult:
-        """Title and columns, GPUs, everything else, keys."""
-        yield Tabs("live")
-        yield Lines(id="head")
-        yield self.panes
-        yield Hints(self.HINTS)
 
     def on_mount(self) -> None:
         """Follow the app's state, and this machine unless the node is a recorded one."""

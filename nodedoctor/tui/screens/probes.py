@@ -6,9 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.report.document import Evidence, Probe
@@ -19,8 +17,7 @@ from nodedoctor.tui.state import Engine, State
 from nodedoctor.tui.theme import LABEL, MARKED, QUIET, RUN, Glyphs, Para, Row
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
-from nodedoctor.tui.widgets.panes import Panes
-from nodedoctor.tui.widgets.tabs import Tabs
+from nodedoctor.tui.widgets.panes import Panes, PanesScreen
 
 MOST_LINES = 6000
 """Lines of output shown; the snapshot has them all."""
@@ -37,7 +34,7 @@ STYLE = {
 _ORDER = (Outcome.STUCK, Outcome.TIMEOUT, Outcome.CRASH, Outcome.DENIED, Outcome.OK)
 
 
-class ProbesScreen(Screen[None]):
+class ProbesScreen(PanesScreen):
     """A list of probes, and what the selected one said."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -52,19 +49,11 @@ class ProbesScreen(Screen[None]):
     )
 
     def __init__(self, engine: Engine, glyphs: Glyphs) -> None:
-        super().__init__()
+        super().__init__("probes", Panes(glyphs, stacked=True), self.HINTS, title=True)
         self._engine = engine
         self._state: State | None = None
         self._evidence: tuple[Evidence, ...] = ()
         self._read: tuple[Observation, Output] | None = None
-        self.panes = Panes(glyphs, stacked=True)
-
-    def compose(self) -> ComposeResult:
-        """Title, list, output, keys."""
-        yield Tabs("probes")
-        yield Lines(classes="title")
-        yield self.panes
-        yield Hints(self.HINTS)
 
     def on_mount(self) -> None:
         """Follow the app's state."""
@@ -150,28 +139,18 @@ def _rows(state: State) -> Iterator[Row]:
         name, outcome, note = seen["name"], Outcome(seen["outcome"]), seen["note"] or ""
         if name not in state.asking:
             text = inert(shlex.join(seen["argv"]) if outcome is Outcome.OK else note.partition("\n")[0])
-            text = text or _kind(_printed(state, name))
+            if not text and name in state.answers:  # a saved report does not hold what was printed
+                printed = state.answers[name].text
+                text = f"{printed.count(chr(10))} lines" if printed else ""
             rc = f"rc {seen['rc']}  " if seen["rc"] else ""
-            yield Row(name, outcome.value, STYLE[outcome], name, rc + text, _end(seen))
+            end = f"{seen['seconds']:.1f} s" if seen["seconds"] else ""
+            yield Row(name, outcome.value, STYLE[outcome], name, rc + text, end)
 
 
 def _urgency(seen: Probe) -> tuple[int, str]:
     outcome = Outcome(seen["outcome"])
     place = _ORDER.index(outcome) if outcome in _ORDER else len(_ORDER)
     return place, seen["name"]
-
-
-def _printed(state: State, name: str) -> str:
-    """All that a probe printed, where it is known: a saved report does not hold it."""
-    return state.answers[name].text if name in state.answers else ""
-
-
-def _kind(printed: str) -> str:
-    return f"{printed.count(chr(10))} lines" if printed else ""
-
-
-def _end(seen: Probe) -> str:
-    return f"{seen['seconds']:.1f} s" if seen["seconds"] else ""
 
 
 def _told(seen: Probe, about: str, answer: Output, marked: Sequence[int]) -> Iterator[Para]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from nodedoctor.model import Status
 from nodedoctor.report.document import Finding, Result, problems_first, severity
@@ -21,8 +19,7 @@ from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
-from nodedoctor.tui.widgets.panes import Panes
-from nodedoctor.tui.widgets.tabs import Tabs
+from nodedoctor.tui.widgets.panes import Panes, PanesScreen
 
 CELL = 6
 _AROUND = ">" + " " * 5 + "NUMA"
@@ -30,7 +27,7 @@ _AROUND = ">" + " " * 5 + "NUMA"
 ODD = "bold red"
 
 
-class TopologyScreen(Screen[None]):
+class TopologyScreen(PanesScreen):
     """One line per GPU; `<` marks what is odd, enter goes to the finding about it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -45,19 +42,11 @@ class TopologyScreen(Screen[None]):
     )
 
     def __init__(self, glyphs: Glyphs) -> None:
-        super().__init__()
+        super().__init__("topology", Panes(glyphs, reads=False, stacked=True), self.EMPTY)
         self._state: State | None = None
         self._which = 0
         self._by_hand = False
         self._glyphs = glyphs
-        self.panes = Panes(glyphs, reads=False, stacked=True)
-
-    def compose(self) -> ComposeResult:
-        """Title, columns, matrix, what is known about a GPU, keys."""
-        yield Tabs("topology")
-        yield Lines(id="head")
-        yield self.panes
-        yield Hints(self.EMPTY)
 
     def on_mount(self) -> None:
         """Follow the app's state."""

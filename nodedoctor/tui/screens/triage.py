@@ -8,9 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from textual import work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from nodedoctor.cli.compare import CompareError
 from nodedoctor.report.inert import inert
@@ -22,8 +20,7 @@ from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
-from nodedoctor.tui.widgets.panes import Panes
-from nodedoctor.tui.widgets.tabs import Tabs
+from nodedoctor.tui.widgets.panes import Panes, PanesScreen
 
 DECIDED = ("failure", "recovered")
 """Outcomes that more lines do not change; otherwise the job may still run."""
@@ -33,7 +30,7 @@ AROUND = 8
 """Lines of a log shown before and after a line of evidence."""
 
 
-class TriageScreen(Screen[None]):
+class TriageScreen(PanesScreen):
     """A list of what is known, and everything about the selected thing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -59,21 +56,13 @@ class TriageScreen(Screen[None]):
     )
 
     def __init__(self, glyphs: Glyphs) -> None:
-        super().__init__()
+        super().__init__("triage", Panes(glyphs, stacked=True), self.EMPTY)
         self._glyphs = glyphs
         self._items: dict[str, diagnosis.Item] = {}
         self._around: dict[str, tuple[Para, ...]] = {}
         self._document: Mapping[str, Any] | None = None
         self._again: tuple[str, ...] = ()
         self._read_at = ""
-        self.panes = Panes(glyphs, stacked=True)
-
-    def compose(self) -> ComposeResult:
-        """Head, list, page, keys."""
-        yield Tabs("triage")
-        yield Lines(id="head")
-        yield self.panes
-        yield Hints(self._hints() if self._items else self.EMPTY)
 
     def on_mount(self) -> None:
         """Nothing is open yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.actions import SkipAction
@@ -9,10 +10,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.message import Message
+from textual.screen import Screen
 
 from nodedoctor.tui.theme import Glyphs
+from nodedoctor.tui.widgets.hints import Hints
+from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.page import Page
+from nodedoctor.tui.widgets.tabs import Tabs
 
 
 class Panes(Container):
@@ -65,3 +70,21 @@ class Panes(Container):
         # At once: a deferred focus would take the cursor out of a prompt that opens next.
         self.screen.set_focus(self.page if pane == "page" else self.listing)
         self.post_message(self.Zoomed(pane))
+
+
+class PanesScreen(Screen[None]):
+    """Tabs, a head, a list with the text about its row, and keys; with `title` the head is one line."""
+
+    def __init__(
+        self, mode: str, panes: Panes, hints: Sequence[tuple[str, str]], *, title: bool = False
+    ) -> None:
+        super().__init__()
+        self.panes = panes
+        self._mode, self._first_hints, self._titled = mode, hints, title
+
+    def compose(self) -> ComposeResult:
+        """Tabs, head, list and page, keys."""
+        yield Tabs(self._mode)
+        yield Lines(classes="title") if self._titled else Lines(id="head")
+        yield self.panes
+        yield Hints(self._first_hints)

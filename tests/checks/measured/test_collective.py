@@ -12,8 +12,7 @@ from fakes.tree import nvidia_tree
 
 from checks.measured.collective import DIAGNOSIS_ONLY
 from nodedoctor.declare.registry import Command, Options
-from nodedoctor.engine.deadline import DEADLINE, DEADLINE_DEEP
-from nodedoctor.engine.session import Request, Session
+from nodedoctor.engine.session import DEADLINE, DEADLINE_DEEP, Request, Session
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
 from nodedoctor.facts.measured.collective import read_log
 from nodedoctor.facts.measured.collective import smoke as plan_smoke
