@@ -109,6 +109,42 @@ def test_counts_of_no_failures_are_none(text: str, tmp_path: Path) -> None:
     assert "lines about a failure" not in judged(tmp_path, f"host gpu-1\n{text}\n").verdict.headline
 
 
+BEHIND_STEPS = (
+    "bash: fork: cannot allocate anything more",
+    "error: lost the link to the server",
+    "rpc error: code = Unavailable desc = no more answers",
+    "fetch: could not reach the server",
+)
+
+
+@pytest.mark.parametrize("text", BEHIND_STEPS)
+def test_a_job_whose_log_ends_with_a_failure_is_not_called_healthy(text: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, steps(1, 20) + text + "\n").verdict
+    assert (verdict.outcome, verdict.confidence) == ("undetermined", "low")
+    assert text[:20] in verdict.headline
+
+
+@pytest.mark.parametrize("text", BEHIND_STEPS)
+@pytest.mark.parametrize("end", [steps(21, 1), "Training completed\n"])
+def test_a_failure_that_is_not_the_end_of_a_log_leaves_it_healthy(
+    text: str, end: str, tmp_path: Path
+) -> None:
+    verdict = judged(tmp_path, steps(1, 20) + text + "\n" + end).verdict
+    assert verdict.outcome in ("clean", "recovered"), verdict.headline
+
+
+@pytest.mark.parametrize("text", BEHIND_STEPS)
+def test_what_a_job_outlived_before_it_outlives_again(text: str, tmp_path: Path) -> None:
+    log = "".join(steps(number, 1) + f"{text} ({number})\n" for number in range(1, 20))
+    assert judged(tmp_path, log).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("level", ["INFO", "WARNING", "DEBUG"])
+def test_what_is_only_warned_of_at_the_end_is_no_failure(level: str, tmp_path: Path) -> None:
+    line = f"2026-03-04 05:06:07,123 {level} could not reach the tracking server\n"
+    assert judged(tmp_path, steps(1, 20) + line).verdict.outcome == "clean"
+
+
 def test_a_known_cause_outweighs_other_words(tmp_path: Path) -> None:
     text = (
         "module: command not found\n" + TRACE.format("ValueError: bad shard") + "run.sh: error: giving up\n"

@@ -17,6 +17,7 @@ from nodedoctor.triage.patterns.ray import TaskFailed
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.store import GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
+from nodedoctor.triage.patterns.unclassified import HEADED, UnclassifiedError
 from nodedoctor.triage.patterns.watchdog import (
     CollectiveFailed,
     CollectiveStatus,
@@ -32,6 +33,7 @@ from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.wording import decimal
 
 _ONE_ELEMENT = " (one element: a barrier, or an overflow or gradient-norm check)"
+_DIGITS = re.compile(r"\d+")
 _COLLECTIVE = re.compile(r"torch[/\\]distributed[/\\](?:distributed_c10d|c10d_logger|rendezvous)\.py$")
 """Where torch waits for other ranks."""
 _OWN_WORDS = (ExceptionRaised, Mark.BARRIER_VICTIM, GlooTimeout, PeerGone, NcclError, StoreWait)
@@ -142,7 +144,9 @@ def _describe_watchdog(timeline: Timeline) -> str:
 
 def describe_lost_end(timeline: Timeline) -> str:
     """What a log broke off with that leaves open how its job ended; '' where nothing does."""
-    return _describe_lost_store(timeline) or _describe_cut_session(timeline)
+    return (
+        _describe_lost_store(timeline) or _describe_cut_session(timeline) or _describe_last_words(timeline)
+    )
 
 
 def _describe_cut_session(timeline: Timeline) -> str:
@@ -152,6 +156,22 @@ def _describe_cut_session(timeline: Timeline) -> str:
     if not cuts or any(event.place.offset > cuts.get(event.place.source, 1 << 62) for event in steps):
         return ""
     return "the ssh session was cut off, and no line says whether the job or its node ended, too"
+
+
+def _describe_last_words(timeline: Timeline) -> str:
+    """The words of a failure behind the last step of a log, that the job had not outlived before."""
+    if not timeline.alive:
+        return ""
+    steps = offsets_by_source(timeline.of_kind(TrainingStep), max)
+    ends = offsets_by_source(timeline.events, max)
+    complaints = [event for event in timeline.of_kind(UnclassifiedError) if event.place.source in steps]
+    outlived = {_DIGITS.sub("", e.text) for e in complaints if e.place.offset < steps[e.place.source]}
+    for event in complaints:
+        at_the_end = event.place.offset >= ends[event.place.source]
+        if at_the_end and HEADED.match(event.text) and _DIGITS.sub("", event.text) not in outlived:
+            words = shorten(event.text, QUOTE_LENGTH, placeholder=" ...")
+            return f"the log ends with words of a failure, and no line says what became of the job ({words})"
+    return ""
 
 
 def _describe_lost_store(timeline: Timeline) -> str:
