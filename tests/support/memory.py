@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,9 +19,17 @@ def family(pid: int) -> dict[int, str]:
     return found
 
 
-def mib(pids: Iterable[int]) -> float:
-    """MiB of processes together; those that are gone count nothing."""
-    return sum(map(_kib, pids)) / 1024
+def pss(commands: Mapping[int, str]) -> list[tuple[str, float]]:
+    """The command of each process and its MiB; those that are gone have none.
+
+    A child that has not begun its own program yet has all of its parent's memory (vfork), and is left out.
+    """
+    return sorted({(command, _kib(pid) / 1024) for pid, command in commands.items()})
+
+
+def mib(commands: Mapping[int, str]) -> float:
+    """MiB of processes together."""
+    return sum(size for _, size in pss(commands))
 
 
 def _kib(pid: int) -> int:

@@ -144,9 +144,7 @@ def _describe_watchdog(timeline: Timeline) -> str:
 
 def describe_lost_end(timeline: Timeline) -> str:
     """What a log broke off with that leaves open how its job ended; '' where nothing does."""
-    return (
-        _describe_lost_store(timeline) or _describe_cut_session(timeline) or _describe_last_words(timeline)
-    )
+    return _describe_lost_store(timeline) or _describe_cut_session(timeline) or _describe_last_words(timeline)
 
 
 def _describe_cut_session(timeline: Timeline) -> str:

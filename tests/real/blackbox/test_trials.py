@@ -12,10 +12,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from memory import family, mib
+from memory import family, pss
 from trial_table import MIB, OUTCOME, TRIED, outcome_of_hang
 
 pytestmark = [pytest.mark.real, pytest.mark.race]
@@ -37,24 +37,36 @@ def torchrun(kind: str, python: str) -> list[str]:
     return [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", str(job), kind]
 
 
+class Held(NamedTuple):
+    """MiB of our processes together, and of each."""
+
+    mib: float
+    by: list[tuple[str, float]]
+
+
+def held(pid: int) -> Held:
+    """What `run` and its children hold beside the job's processes; nothing once these are gone."""
+    commands = family(pid)
+    ours = {one: command for one, command in commands.items() if one == pid or "_job.py" not in command}
+    by = pss(ours) if len(ours) < len(commands) else []
+    return Held(sum(size for _, size in by), by)
+
+
 def tried(kind: str, python: str, folder: Path, note: Note, **env: str) -> tuple[Path, str]:
     """The folder that a job leaves, and what was said of it; little memory is taken from it."""
     note(TRIED, kind)
     job = [*RUN, "--dir", str(folder / "jobs"), "--", *torchrun(kind, python)]
-    ends, most = time.monotonic() + ENDS, 0.0
+    ends, most = time.monotonic() + ENDS, Held(0.0, [])
     with (folder / "train.log").open("wb") as log, (folder / "said").open("wb") as said:
         all_env = {**os.environ, "SCRATCH": str(folder), **env}
         run = subprocess.Popen(job, stdout=log, stderr=said, env=all_env)
         while run.poll() is None:
             if time.monotonic() > ends:
                 run.kill()
-            commands = family(run.pid)
-            ours = [pid for pid, command in commands.items() if pid == run.pid or "_job.py" not in command]
-            if len(ours) < len(commands):
-                most = max(most, mib(ours))
+            most = max(most, held(run.pid))
             time.sleep(0.1)
-    note(MIB, most)
-    assert most <= MOST_MIB
+    note(MIB, most.mib)
+    assert most.mib <= MOST_MIB, most.by
     (kept,) = (folder / "jobs").iterdir()
     return kept, (folder / "said").read_text()
 
