@@ -98,7 +98,7 @@ FAILING = re.compile(
     r"|[Ww]aiting for (?:more|all|other|the) .{0,40}\b(?:node|worker|rank|peer|process|member|client)"
 )
 """Words of failure, none of them a part of a name."""
-HEADED = re.compile(rf"(?!.*:\s*$)(?:[\w./@+-]{{1,40}}:? ){{0,2}}(?:{FAILING.pattern})")
+HEADED = re.compile(rf"(?!.*:$)(?:[\w./@+-]{{1,40}}:? ){{0,2}}(?:{FAILING.pattern})")
 """The same at the head of a line, behind the name of who complains: a report, neither a remark nor the
 announcement of another line."""
 _NONE = re.compile(
