@@ -98,9 +98,8 @@ FAILING = re.compile(
     r"|[Ww]aiting for (?:more|all|other|the) .{0,40}\b(?:node|worker|rank|peer|process|member|client)"
 )
 """Words of failure, none of them a part of a name."""
-HEADED = re.compile(rf"(?!.*:$)(?:[\w./@+-]{{1,40}}:? ){{0,2}}(?:{FAILING.pattern})")
-"""The same at the head of a line, behind the name of who complains: a report, neither a remark nor the
-announcement of another line."""
+_COMPLAINER = re.compile(r"(?:[\w./@+-]{1,40}:? ){0,2}")
+"""The name of who complains, in front of the words."""
 _NONE = re.compile(
     r"(?<![\w.])(?:0|[Nn]o|NO|[Ww]ithout|[Zz]ero)\s(?:\w+\s)?"
     r"(?:[Ee]rrors?|[Ff]ail(?:s|ed|ures?)?|[Tt]imeouts?|[Cc]orrupt(?:ed)?|[Ii]nvalid)\b"
@@ -150,6 +149,14 @@ def unclassified_error(line: Line) -> UnclassifiedError | None:
     how = assertion_of(line, match.start(), match.end())
     counts = how in (*ASSERTED, "described") or (how == "warning" and leaves)
     return UnclassifiedError(how == "described") if counts else None
+
+
+def is_report(text: str) -> bool:
+    """True where the words of a failure head the line: neither a remark nor the announcement of another."""
+    match = FAILING.search(text)
+    return (
+        match is not None and not text.endswith(":") and bool(_COMPLAINER.fullmatch(text, 0, match.start()))
+    )
 
 
 ANNOUNCES = re.compile(

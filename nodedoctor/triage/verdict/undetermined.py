@@ -17,7 +17,7 @@ from nodedoctor.triage.patterns.ray import TaskFailed
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.store import GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
-from nodedoctor.triage.patterns.unclassified import HEADED, UnclassifiedError
+from nodedoctor.triage.patterns.unclassified import UnclassifiedError, is_report
 from nodedoctor.triage.patterns.watchdog import (
     CollectiveFailed,
     CollectiveStatus,
@@ -166,7 +166,7 @@ def _describe_last_words(timeline: Timeline) -> str:
     outlived = {_DIGITS.sub("", e.text) for e in complaints if e.place.offset < steps[e.place.source]}
     for event in complaints:
         at_the_end = event.place.offset >= ends[event.place.source]
-        if at_the_end and HEADED.match(event.text) and _DIGITS.sub("", event.text) not in outlived:
+        if at_the_end and is_report(event.text) and _DIGITS.sub("", event.text) not in outlived:
             words = shorten(event.text, QUOTE_LENGTH, placeholder=" ...")
             return f"the log ends with words of a failure, and no line says what became of the job ({words})"
     return ""
