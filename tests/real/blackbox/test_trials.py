@@ -56,14 +56,15 @@ def tried(kind: str, python: str, folder: Path, note: Note, **env: str) -> tuple
     """The folder that a job leaves, and what was said of it; little memory is taken from it."""
     note(TRIED, kind)
     job = [*RUN, "--dir", str(folder / "jobs"), "--", *torchrun(kind, python)]
-    ends, most = time.monotonic() + ENDS, Held(0.0, [])
+    ends, most, before = time.monotonic() + ENDS, Held(0.0, []), Held(0.0, [])
     with (folder / "train.log").open("wb") as log, (folder / "said").open("wb") as said:
         all_env = {**os.environ, "SCRATCH": str(folder), **env}
         run = subprocess.Popen(job, stdout=log, stderr=said, env=all_env)
         while run.poll() is None:
             if time.monotonic() > ends:
                 run.kill()
-            most = max(most, held(run.pid))
+            now = held(run.pid)
+            most, before = max(most, min(before, now)), now  # what is there for longer than a moment
             time.sleep(0.1)
     note(MIB, most.mib)
     assert most.mib <= MOST_MIB, most.by
