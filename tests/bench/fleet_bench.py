@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from timing import family
+
 NODEDOCTOR = str(Path(sys.executable).parent / "nodedoctor")
 COUNTS = (1_000, 10_000)
 SEED = 7
@@ -114,15 +116,6 @@ def run(folder: str) -> tuple[float, float, float, dict[str, Any]]:
         process.returncode = 0  # reaped above; tell Popen so
         out.seek(0)
         return seconds, ended[2].ru_utime + ended[2].ru_stime, peak, json.load(out)
-
-
-def family(pid: int) -> list[int]:
-    """A process and its children, as far as they are there."""
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return [pid]
-    return [pid, *(one for child in children for one in family(int(child)))]
 
 
 def resident(pid: int) -> float:

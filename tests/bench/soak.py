@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import fleet_bench
+from timing import family
 
 NODEDOCTOR = fleet_bench.NODEDOCTOR
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -60,7 +61,7 @@ def left_running() -> list[int]:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass  # ended in the meantime
-    return fleet_bench.family(os.getpid())[1:]
+    return list(family(os.getpid()))[1:]
 
 
 def look(seconds: float) -> list[str]:
@@ -110,12 +111,12 @@ def reports(count: int) -> list[str]:
 
 def held_by(pid: int) -> tuple[float, int, int, int]:
     """MiB, descriptors, threads and processes of a process and its children."""
-    family = fleet_bench.family(pid)
+    held = family(pid)
     return (
-        sum(fleet_bench.resident(one) for one in family),
-        sum(entries(f"/proc/{one}/fd") for one in family),
-        sum(entries(f"/proc/{one}/task") for one in family),
-        len(family),
+        sum(fleet_bench.resident(one) for one in held),
+        sum(entries(f"/proc/{one}/fd") for one in held),
+        sum(entries(f"/proc/{one}/task") for one in held),
+        len(held),
     )
 
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from timing import as_installed
+from timing import as_installed, family, mib
 
 CHECKS = Path(__file__).parent.parent / "frames" / "checks"
 WIDE, SMALL = (140, 40), (80, 24)
@@ -110,11 +110,7 @@ class Sitting:
 
     def resident(self) -> float:
         """MiB of memory of it and its children, what they share counted once."""
-        pids = [str(self.process.pid)]
-        for pid in pids:
-            pids += Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        shares = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
-        return sum(int(share.partition("Pss:")[2].split()[0]) for share in shares) / 1024
+        return mib(family(self.process.pid))
 
     def leave(self) -> float:
         """Seconds from q to the end."""
