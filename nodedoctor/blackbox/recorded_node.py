@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 
 from nodedoctor.children.fork_server import ForkServer
-from nodedoctor.declare.registry import Options
+from nodedoctor.declare.registry import Options, skipped
 
 NODE_DEADLINE = 30.0
 """Seconds for the recording of this node that is kept beside the verdict of a hang."""
 
 
-async def record_node() -> bytes:
+ASKS_RAY = "ray-status"
+
+
+async def record_node(*, of_ray: bool) -> bytes:
     """Ask this node what our checks would ask, without load, and give the recording.
 
     Nothing is judged: `--replay` does that, elsewhere. Beside a job that still has its memory, the checks
-    would take five times what the answers do.
+    would take five times what the answers do. Only beside a job `of_ray` is its cluster asked: that loads all
+    of Ray, which takes as much memory again.
     """
     from nodedoctor.engine import recording
     from nodedoctor.engine.live import Live
@@ -28,8 +32,10 @@ async def record_node() -> bytes:
     live = Live(catalogue.probes, Options(passive=True), NODE_DEADLINE - 5, server)
     try:
         live.foresee(catalogue.probes)
-        await asyncio.wait([live.ask(name) for name in catalogue.probes])
-        return recording.pack(live.observations(), this_node(), began, {}, {"provenance": "real"})
+        await asyncio.wait([live.ask(name) for name in catalogue.probes if of_ray or name != ASKS_RAY])
+        unasked = () if of_ray else (skipped(ASKS_RAY, "the job that hangs does not run on Ray"),)
+        answers = (*live.observations(), *unasked)
+        return recording.pack(answers, this_node(), began, {}, {"provenance": "real"})
     finally:
         live.close()
         server.close()

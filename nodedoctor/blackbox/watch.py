@@ -366,7 +366,7 @@ class Watch:
             self._reaction = asyncio.ensure_future(child_process.run("on-hang", command, ON_HANG))
 
     async def _record(self) -> None:
-        self._folder.write("node.zip", await record_node())
+        self._folder.write("node.zip", await record_node(of_ray=any(rank.of_ray for rank in self.met)))
 
     def _resumed(self) -> None:
         hang = self.hangs[-1]

@@ -17,7 +17,7 @@ from nodedoctor.model import Observation, Outcome
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Observation]:
     path: Path = tmp_path_factory.mktemp("hang") / "node.zip"
-    path.write_bytes(asyncio.run(record_node()))
+    path.write_bytes(asyncio.run(record_node(of_ray=True)))
     kept = recording.load(path)
     assert kept.provenance == "real" and kept.node["hostname"] and kept.when
     return dict(kept.observations)
@@ -39,3 +39,14 @@ def test_nothing_is_loaded(seen: dict[str, Observation], catalogue: Catalogue) -
 
     loading = {name for name, probe in catalogue.probes.items() if loads(probe)}
     assert loading and {seen[name].outcome for name in loading} == {Outcome.SKIPPED}
+
+
+def test_a_cluster_is_asked_for_its_own_jobs_alone(seen: dict[str, Observation], tmp_path: Path) -> None:
+    """The question loads all of Ray: beside another job it is left out, and the recording says so."""
+    path = tmp_path / "node.zip"
+    path.write_bytes(asyncio.run(record_node(of_ray=False)))
+    other = dict(recording.load(path).observations)
+    assert other.keys() == seen.keys()
+    assert other["ray-status"].outcome is Outcome.SKIPPED
+    assert "does not run on Ray" in other["ray-status"].note
+    assert "does not run on Ray" not in seen["ray-status"].note

@@ -57,11 +57,16 @@ class RankSample:
         return self.pid, self.start
 
     @property
+    def of_ray(self) -> bool:
+        """Whether it is a worker of Ray, which gives its processes their titles."""
+        return self.title.startswith("ray::")
+
+    @property
     def called(self) -> str:
         """How a person calls it: its rank, else Ray's name of its actor, else its pid."""
         if self.rank is not None:
             return f"rank {self.rank}"
-        actor = self.title.partition("::")[2]
+        actor = self.title.partition("::")[2] if self.of_ray else ""
         return f"{actor} (pid {self.pid})" if actor else f"process {self.pid}"
 
 

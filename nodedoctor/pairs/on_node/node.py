@@ -72,7 +72,7 @@ def ipv4_of(name: str) -> str:
 
 def by_number(name: str) -> list[Any]:
     """A key that sorts names by the numbers in them."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
 def rails() -> list[dict[str, Any]]:
