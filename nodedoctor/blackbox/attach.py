@@ -106,7 +106,7 @@ async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: 
         else:
             say("no longer watching; the job goes on" if ended_by else "the job has ended")
         failed = await finish.attached(watch, folder, say, has_ended=watch.appeared and not ended_by)
-        await finish.node_recorded(watch)
+        await finish.await_recording(watch.recording, say)
         if stack_folder := stacks.folder_of(watch.met):
             await stacks.drop(stack_folder)
         folder.close()

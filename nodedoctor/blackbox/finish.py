@@ -190,10 +190,16 @@ def run_json(watch: Watch | None, folder: Folder, **more: object) -> str:
     return json.dumps(told, indent=1) + "\n"
 
 
-async def node_recorded(watch: Watch) -> None:
-    """Wait for the node's own recording, if one was begun."""
-    if watch.recording is not None:
-        await asyncio.wait({watch.recording}, timeout=NODE_DEADLINE)
+async def await_recording(
+    recording: asyncio.Task[None] | None, report: Say, seconds: float = NODE_DEADLINE
+) -> None:
+    """Wait for the node's own recording, if one was begun, and say why there is none."""
+    if recording is None:
+        return
+    await asyncio.wait({recording}, timeout=seconds)
+    why = recording.exception() if recording.done() else f"it had not ended after {seconds:g} s"
+    if why is not None:
+        report(f"this node was not recorded: {why}")
 
 
 def _say_losses(folder: Folder, say: Say) -> None:

@@ -166,7 +166,7 @@ class StartedJob:
                 reaping.cancel()
             if self._watch is not None:
                 await self._watch.close()
-                await finish.node_recorded(self._watch)
+                await finish.await_recording(self._watch.recording, self._say)
             if self._stacks:
                 await stacks.drop(self._stacks)
             # The loop closes what a signal is written to before it gives up hearing them; Python's word on

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import pytest
 
+from nodedoctor.blackbox.finish import await_recording
 from nodedoctor.blackbox.recorded_node import record_node
 from nodedoctor.declare.registry import Lane, Probe, probes_of
 from nodedoctor.engine import recording
@@ -50,3 +52,27 @@ def test_a_cluster_is_asked_for_its_own_jobs_alone(seen: dict[str, Observation],
     assert other["ray-status"].outcome is Outcome.SKIPPED
     assert "does not run on Ray" in other["ray-status"].note
     assert "does not run on Ray" not in seen["ray-status"].note
+
+
+async def _fails() -> None:
+    raise OSError("no more processes")
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (_fails, ["this node was not recorded: no more processes"]),
+        (lambda: asyncio.sleep(60), ["this node was not recorded: it had not ended after 0.1 s"]),
+        (lambda: asyncio.sleep(0), []),
+    ],
+)
+def test_a_recording_that_fails_is_told(
+    work: Callable[[], Coroutine[None, None, None]], words: list[str]
+) -> None:
+    async def wait() -> list[str]:
+        lines: list[str] = []
+        await await_recording(asyncio.create_task(work()), lines.append, 0.1)
+        await await_recording(None, lines.append)
+        return lines
+
+    assert asyncio.run(wait()) == words
