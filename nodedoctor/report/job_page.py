@@ -267,7 +267,8 @@ def _earlier(document: Json) -> Iterator[Pair]:
         calm = words(run.get("outcome")) in CALM
         where = f" ({first.place})" if first.place else ""
         name = "no failure" if calm else words(run.get("cause"))
-        yield Pair(inert(name), inert(words(run.get("headline")) + where))
+        sentence = words(run.get("headline")).removeprefix("no failure: ")
+        yield Pair(inert(name), inert(sentence + where))
 
 
 def _jobs(document: Json) -> Iterator[Pair]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from say import judged, steps
+
+from nodedoctor.triage.lines.prefilter import GREP_PREFILTER
+from nodedoctor.triage.patterns.completed import REPORTS_OF_SUCCESS, says_any
 
 SIGTERM = (
     "WARNING:torch.distributed.elastic.agent.server.api:Received 15 death signal, shutting down workers\n"
@@ -241,3 +246,61 @@ def test_what_stands_behind_a_retry_is_its_detail(tmp_path: Path) -> None:
 )
 def test_summaries_without_an_error_are_none(text: str, tmp_path: Path) -> None:
     assert judged(tmp_path, text).verdict.outcome == "nothing"
+
+
+FINALIZER = (
+    "from multiprocessing.util import Finalize\nFinalize(None, open, args=('/none',), exitpriority=1)\n"
+)
+WEAK = "import weakref\nclass Cache: pass\ncache = Cache()\nweakref.finalize(cache, open, '/none')\n"
+REQUEST = (
+    "import socketserver, socket\n"
+    "class Handler(socketserver.BaseRequestHandler):\n"
+    "    def handle(self): open('/none')\n"
+    "server = socketserver.TCPServer(('127.0.0.1', 0), Handler)\n"
+    "client = socket.create_connection(server.server_address)\n"
+    "server.handle_request()\nserver.server_close()\n"
+)
+
+
+@pytest.mark.parametrize(("program", "code"), [(FINALIZER, 0), (WEAK, 0), (REQUEST, 0), ("open('/none')", 1)])
+def test_what_python_itself_caught_ended_no_program(program: str, code: int, tmp_path: Path) -> None:
+    """It shows the traceback; the program's own exit code says that nothing failed."""
+    script = tmp_path / "train.py"
+    script.write_text(program)
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert ran.returncode == code and "FileNotFoundError" in ran.stderr
+    verdict = judged(tmp_path, steps(1, 30) + ran.stderr).verdict
+    assert verdict.outcome == ("failure" if code else "clean"), verdict.headline
+
+
+TEARDOWN = (
+    "gpu-{n}:70725:70725 [6] NCCL INFO comm 0x1530{n:04} rank {n} nranks 9999 cudaDev 6 - Abort COMPLETE\n"
+)
+REPORTS = (
+    ':::MLLOG {"time_ms": 1, "key": "run_stop", "value": null, "metadata": {"status": "success"}}',
+    "{'train_runtime': 81.2, 'train_loss': 0.2}",
+    "`Trainer.fit` stopped: `max_steps=100` reached.",
+    "[after training is done] datetime: 2024-05-06 09:02:51",
+    "Final validation metrics: {'val/reward': 0.4}",
+    "Training completed after 12 iterations at 2025-07-01 10:00:00. Total running time: 1h",
+    "I0506 torch/distributed/elastic/agent/server/api.py:879] [default] worker group successfully finished.",
+)
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_success_is_found_far_from_the_end_of_a_long_log(report: str, tmp_path: Path) -> None:
+    """Thousands of ranks take down their communicators behind it."""
+    assert says_any(REPORTS_OF_SUCCESS, report)
+    warning = "gpu-1:70725:70725 [6] sharp_plugin.c:288 NCCL WARN NET/IB : SHARP coll init error\n"
+    teardown = "".join(TEARDOWN.format(n=number) for number in range(6000))
+    log = f"{warning}{TEARDOWN.format(n=0) * 3000}{report}\n{teardown}"
+    verdict = judged(tmp_path, log).verdict
+    assert (verdict.outcome, verdict.headline) == ("clean", "no failure: the job came to its end")
+
+
+def test_every_report_of_success_is_tried_and_has_a_word_that_is_searched_for() -> None:
+    """The last line of pytest is the last of its log."""
+    untried = [report for report in REPORTS_OF_SUCCESS if not any(map(report.search, REPORTS))]
+    assert [report.pattern.partition("(")[0] for report in untried] == ["^=+ "]
+    for text in REPORTS:
+        assert any(stem in text for stem in GREP_PREFILTER), text

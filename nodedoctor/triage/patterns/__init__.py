@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
+from nodedoctor.triage.lines.required_literals import required_literals
 from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import SERIOUS, Event, Identity, Line, Place
 from nodedoctor.triage.patterns import (
@@ -28,6 +29,7 @@ from nodedoctor.triage.patterns import (
 from nodedoctor.triage.patterns.activity import ActivityDetector, RecoveryDetector
 from nodedoctor.triage.patterns.assertion import assertion_of, is_warning, names_error
 from nodedoctor.triage.patterns.bars import RayTuneTable, parse_bar
+from nodedoctor.triage.patterns.completed import REPORTS_OF_SUCCESS
 from nodedoctor.triage.patterns.elastic import ElasticBlock
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
 from nodedoctor.triage.patterns.open_errors import OpenErrors
@@ -120,6 +122,7 @@ NEEDLES: tuple[str, ...] = (
         for n in {needle: None for sign in SIGNS for needle in sign.needles}
         if len(n) > 6 or n in ("Xid (", "Killed")
     ),
+    *(needle for report in REPORTS_OF_SUCCESS for needle in required_literals(report.pattern)),
     "Traceback (most recent",
     "Last error:",
     "Missing ranks:",

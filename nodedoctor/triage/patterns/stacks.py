@@ -98,6 +98,19 @@ def of_onlookers(frames: Sequence[StackFrame]) -> bool:
     return ((packages and packages <= _ASIDE) or shown) and not program_file(frames)
 
 
+_CATCHERS = re.compile(
+    r"[/\\](?:multiprocessing[/\\]util\.py:_run_finalizers|weakref\.py:_exitfunc"
+    r"|socketserver\.py:(?:_handle_request_noblock|process_request_thread))$"
+)
+"""Outermost calls that print what was raised below them and go on: they clean up at the end of a program, or
+answer one of many requests (CPython's Lib/multiprocessing/util.py, Lib/weakref.py, Lib/socketserver.py)."""
+
+
+def caught_by_python(frames: Sequence[StackFrame]) -> bool:
+    """True where Python itself caught an error, showed it, and went on."""
+    return bool(frames) and _CATCHERS.search(f"{frames[0].file}:{frames[0].function}") is not None
+
+
 COLLECTIVES = r"all_reduce|gather|scatter|broadcast|barrier|all_to_all|wait_for_everyone"
 """Parts of the names of functions in which a rank meets all others."""
 WAITS = re.compile(rf"{COLLECTIVES}|\brecv\b|\bsend\b|synchronize")

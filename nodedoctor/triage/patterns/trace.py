@@ -11,7 +11,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.model import SERIOUS, Event, Line
 from nodedoctor.triage.patterns.assertion import Assertion, assertion_of, is_heading, names_error
 from nodedoctor.triage.patterns.handling import counts_tries
-from nodedoctor.triage.patterns.stacks import StackFrame, of_onlookers
+from nodedoctor.triage.patterns.stacks import StackFrame, caught_by_python, of_onlookers
 
 STEPS_BEHIND = 3
 """Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""
@@ -243,7 +243,7 @@ class TracebackReader:
             return  # the handler of the signal came into the middle of it
         self._signalled.discard(line.key)
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
-        aside = of_onlookers(frames)
+        aside = of_onlookers(frames) or caught_by_python(frames)
         how = "plain"
         if current is None:
             how = "handled" if ignored else _lone_announcement(before, raised[1])

@@ -178,14 +178,16 @@ PASSING = re.compile(
     r"|\bexporter agent\. (?:Events and )?[Mm]etrics will not be exported"
     r"|^(?:-{3} )?Logging error -{3}$"
     r"|\bUnable to register cu\w+ factory: "
+    r"|\bslurmstepd: error: (?:_is_a_lwp|_?x?cgroup\w*|_?jobacct\w*|_?acct_gather\w*|couldn't chdir to)\b"
     r"|\bras/\w+\.cc:\d+ NCCL WARN\b|\bNCCL WARN (?:[Ff]ailed|[Uu]nable) to (?:open|load|find) lib\w+\.so"
 )
 """What compilers say of a kernel that they try and do not take (`torch/_inductor/select_algorithm.py`), and
 what Weights & Biases says of its own trouble, in its `debug.log`, too: it sends what a job measures, and the
-job goes on without. NCCL takes sockets where there is no library for InfiniBand (`misc/ibvwrap.cc`), and
-works without its RAS where another job on the node has that port. Ray goes on without the
-metrics of its dashboard. TensorFlow registers the libraries of CUDA once for itself and once for XLA, and
-calls it an error (`stream_executor/cuda/cuda_fft.cc`)."""
+job goes on without. Slurm goes on where it cannot count a process that is gone (`src/plugins/proctrack`), or
+a folder is on other nodes only. NCCL takes sockets where there is no library for InfiniBand
+(`misc/ibvwrap.cc`), and works without its RAS where another job on the node has that port. Ray goes on
+without the metrics of its dashboard. TensorFlow registers the libraries of CUDA once for itself and once for
+XLA, and calls it an error (`stream_executor/cuda/cuda_fft.cc`)."""
 
 
 def trouble_announced(line: Line) -> Mark | None:
