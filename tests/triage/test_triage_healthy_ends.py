@@ -10,7 +10,7 @@ import pytest
 from say import judged, steps
 
 from nodedoctor.triage.lines.prefilter import GREP_PREFILTER
-from nodedoctor.triage.patterns.completed import REPORTS_OF_SUCCESS, says_any
+from nodedoctor.triage.patterns.completed import OF_ALL_PROCESSES, REPORTS_OF_SUCCESS, says_any
 
 SIGTERM = (
     "WARNING:torch.distributed.elastic.agent.server.api:Received 15 death signal, shutting down workers\n"
@@ -304,3 +304,31 @@ def test_every_report_of_success_is_tried_and_has_a_word_that_is_searched_for() 
     assert [report.pattern.partition("(")[0] for report in untried] == ["^=+ "]
     for text in REPORTS:
         assert any(stem in text for stem in GREP_PREFILTER), text
+
+
+IN_MESSAGE = (
+    "[rank3]: Import of gelu from fused.activations failed with: Traceback (most recent call last):\n"
+    '[rank3]:   File "/opt/tool/imports.py", line 319, in load\n[rank3]:     return getattr(one, name)\n'
+    "[rank3]: AttributeError: module 'fused.activations' has no attribute 'gelu'\n"
+)
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_a_traceback_in_a_message_was_caught_where_the_run_reports_success(
+    report: str, tmp_path: Path
+) -> None:
+    """Python itself begins a line with it, and one rank alone speaks for the run."""
+    assert judged(tmp_path, IN_MESSAGE + f"[rank0]: {report}\n").verdict.outcome == "clean"
+    assert judged(tmp_path, IN_MESSAGE).verdict.outcome == "failure"
+    plain = IN_MESSAGE.replace("failed with: Traceback", "failed with:\n[rank3]: Traceback")
+    alone = "clean" if says_any(OF_ALL_PROCESSES, report) else "failure"
+    assert judged(tmp_path, plain + f"[rank0]: {report}\n").verdict.outcome == alone
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_libraries_complain_while_they_are_taken_down(report: str, tmp_path: Path) -> None:
+    complaint = "n:48:49 [1] proxy.cc:1458 NCCL WARN [Service thread] Accept failed Resource unavailable\n"
+    killed = "srun: error: gpu-16: task 3: Segmentation fault (core dumped)\n"
+    log = steps(1, 30) + f"{report}\n{complaint}"
+    assert judged(tmp_path, log).verdict.outcome == "clean"
+    assert judged(tmp_path, log + killed).verdict.outcome == "failure"

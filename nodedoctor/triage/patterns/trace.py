@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import SERIOUS, Event, Line
+from nodedoctor.triage.model import SERIOUS, Event, Line, Place
 from nodedoctor.triage.patterns.assertion import Assertion, assertion_of, is_heading, names_error
 from nodedoctor.triage.patterns.handling import counts_tries
 from nodedoctor.triage.patterns.stacks import StackFrame, caught_by_python, of_onlookers
@@ -100,14 +100,16 @@ _IN_THREAD = re.compile(r"Exception in thread \S")
 """How `threading.excepthook` begins: the thread ends, and its process goes on."""
 _LEFT_MAIN = re.compile(r"An error has been caught in function '<module>', process '")
 """loguru's `catch` (loguru/_logger.py) around what the program itself called: nothing of it is left."""
+_SENTENCE = re.compile(r"(?:\w\S* ){2,}\w\S*:$")
+"""Words of the program in front of a traceback in one line: Python itself begins a line with it."""
 _WARNS = re.compile(r"\bwarn|\braise\b")
 """Source at which a traceback ends in a warning: with `-W error` Python raises them."""
 
 
-def _announced_manner(line: Line | None) -> Assertion:
-    """The manner that a line announces for the traceback behind it.
+def _announced_manner(line: Line | None, place: Place | None = None) -> Assertion:
+    """The manner that a line announces for the traceback behind it, which is at a place.
 
-    Python goes on after `__del__` and a logged warning.
+    Python goes on after `__del__` and a logged warning. What a message of the program holds, it had caught.
     """
     if line is None or line.severity or _LEFT_MAIN.search(line.text):
         return "plain"  # a library of C++ says nothing of a traceback of Python
@@ -119,7 +121,9 @@ def _announced_manner(line: Line | None) -> Assertion:
     how = assertion_of(line, len(line.text), len(line.text))
     if how == "warning" or (how == "handled" and leads):
         return how
-    return "retold" if line.level in ("W", "I", "D") or is_heading(line.text) else "plain"
+    in_message = line.place == place and _SENTENCE.match(line.text) is not None
+    retold = in_message or line.level in ("W", "I", "D") or is_heading(line.text)
+    return "retold" if retold else "plain"
 
 
 def _is_about(announcement: str, error: str) -> bool:
@@ -198,7 +202,7 @@ class TracebackReader:
             self._open[line.key] = _OpenTraceback(
                 line,
                 later=later,
-                manner="handled" if ignored else _announced_manner(before),
+                manner="handled" if ignored else _announced_manner(before, line.place),
                 steps=self._steps,
                 after_error=after_error,
                 in_thread=threaded,

@@ -89,8 +89,8 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
     ),
     SideRule(
         "survived",
-        "only a thread ended of it, and the run had reported its success",
-        survived.drop_threads_behind_success,
+        "the run had reported its success, and no process ended of it",
+        survived.drop_teardown_behind_success,
         (Mark.JOB_FINISHED,),
     ),
     SideRule(

@@ -61,39 +61,55 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without a process's own errors before a run's report of success, where no process failed.
 
     A rank that had an error and never said that it was done keeps it. What a program only retells, it had
-    caught: for that its own words are enough, by which the training is complete.
+    caught: for that the report of one rank alone counts for all, and its own words are enough, by which the
+    training is complete.
     """
     if any(map(_is_death, events)):
         return events
-    survived = _places_before(
-        events, _reports_success, lambda e: is_own_error(e.what) or e.manner == "retold"
-    )
-    survived |= _places_before(events, is_end_of_training, lambda e: e.manner == "retold")
+    survived = _places_before(events, _reports_success, lambda e: is_own_error(e.what))
+    survived |= _places_before(events, _reports_success, _is_retold, alone_for_all=True)
+    survived |= _places_before(events, is_end_of_training, _is_retold)
     return [event for event in events if event.place not in survived or event.kind in QUIET]
 
 
 def _places_before(
-    events: list[Event[Any]], is_end: Callable[[Event[Any]], bool], is_error: Callable[[Event[Any]], bool]
+    events: list[Event[Any]],
+    is_end: Callable[[Event[Any]], bool],
+    is_error: Callable[[Event[Any]], bool],
+    *,
+    alone_for_all: bool = False,
 ) -> set[Place]:
     """The places of errors before the last of some ends, of ranks that have one."""
     ranks = {event.who.rank for event in events if is_end(event)}
     end = _last_index(events, is_end)
     of_all = bool(events) and says_any(OF_ALL_PROCESSES, events[end].text)
+    of_all = of_all or (alone_for_all and len(ranks) == 1)
     before = (event for event in events[:end] if of_all or event.who.rank in ranks)
     return {event.place for event in before if is_error(event)}
 
 
-def drop_threads_behind_success(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without what ended threads behind a run's report of success: no process ends with its thread.
+def drop_teardown_behind_success(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without what ended threads behind a run's report of success, and complaints where no process failed.
 
-    Only where nothing counts on behind the report: it may be that of the first of several trainings.
+    No process ends with its thread, and libraries complain while they are taken down. Only where nothing
+    counts on behind the report: it may be that of the first of several trainings.
     """
     end = _last_index(events, _reports_success)
     behind = events[end:] if events and _reports_success(events[end]) else []
     if any(isinstance(event.what, TrainingStep) and event.what.rises for event in behind):
         return events
-    thread_errors = {e.place for e in behind if isinstance(e.what, ExceptionRaised) and e.what.in_thread}
-    return [event for event in events if event.place not in thread_errors or event.kind in QUIET]
+    calm = not any(event.asserted and event.kind not in (*QUIET, Mark.UNREAD_TROUBLE) for event in behind)
+    teardown = {
+        event.place
+        for event in behind
+        if (isinstance(event.what, ExceptionRaised) and event.what.in_thread)
+        or (calm and event.what is Mark.UNREAD_TROUBLE)
+    }
+    return [event for event in events if event.place not in teardown or event.kind in QUIET]
+
+
+def _is_retold(event: Event[Any]) -> bool:
+    return event.manner == "retold"
 
 
 def drop_ends_before_supervised_success(events: list[Event[Any]]) -> list[Event[Any]]:
