@@ -87,17 +87,25 @@ def forbids(ranks: Iterable[RankSample]) -> str:
             continue
         if owner != os.geteuid():
             return f"process {rank.pid} is another user's, or has made itself undumpable; {RIGHT}"
+        if _capabilities(rank.pid, "CapPrm") & ~_capabilities("self", "CapPrm"):
+            return f"process {rank.pid} has capabilities that this one lacks; {RIGHT}"
     return ""
 
 
 def _may_trace() -> bool:
     """Root in a container often lacks the capability."""
-    line = next((row for row in _read("/proc/self/status").splitlines() if row.startswith("CapEff:")), "")
-    return not line or bool(int(line.split()[1], 16) >> CAP_SYS_PTRACE & 1)
+    return bool(_capabilities("self", "CapEff") >> CAP_SYS_PTRACE & 1)
+
+
+def _capabilities(pid: int | str, kind: str) -> int:
+    """A set of capabilities of a process; all of ours and none of another's where it is not told."""
+    rows = (row.split() for row in _read(f"/proc/{pid}/status").splitlines())
+    unknown = -1 if pid == "self" else 0
+    return next((int(row[1], 16) for row in rows if row and row[0] == f"{kind}:"), unknown)
 
 
 def _kernel() -> Way:
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and _may_trace():
         return Way("kernel", True, "the kernel's stacks, system calls and wait channels")
     return Way("kernel", True, "the kernel's states and wait channels (its stacks: as root only)")
 

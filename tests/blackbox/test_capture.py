@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,18 @@ def test_which_right_is_missing_and_how_a_container_gets_it() -> None:
             other.kill()
     assert told[0] == ""
     assert "CAP_SYS_PTRACE" in told[1] and "--cap-add SYS_PTRACE" in told[1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_with_fewer_capabilities_may_not_look_at_root_with_more() -> None:
+    """A debug container beside a privileged one: all its attempts fail (ptrace(2), commoncap)."""
+    for limits, words in (((), "has capabilities that this one lacks"), (WITHOUT, "")):
+        with subprocess.Popen([*limits, "sleep", "60"]) as other:
+            try:
+                while Path(f"/proc/{other.pid}/comm").read_text() != "sleep\n":
+                    time.sleep(0.01)
+                argv = [*WITHOUT, sys.executable, "-c", FORBIDS, str(other.pid)]
+                told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+            finally:
+                other.kill()
+        assert words in told and bool(words) == bool(told.strip()), told
