@@ -94,8 +94,8 @@ def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
     if not alive and _is_no_job(timeline, coverage):
         outcome, headline = "nothing", _nothing_recognised(coverage)
     if outcome == "recovered":
-        times = "once" if timeline.survived == 1 else f"{timeline.survived} times"
-        headline = f"the job failed {times}, was restarted and got past it: {headline.partition(': ')[2]}"
+        failed = count_with_noun(timeline.survived, "run")
+        headline = f"{headline.partition(': ')[2]}, after {failed} that failed"
     return Verdict(
         outcome,
         "none" if alive else "undetermined",
