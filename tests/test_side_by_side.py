@@ -17,6 +17,7 @@ def test_a_group_names_tests_that_there_are(beginning: str):
     assert group_of(f"{beginning}::test_x[1]") == GROUPS[beginning]
 
 
+@pytest.mark.slow
 def test_a_group_is_run_by_one_worker(tmp_path: Path):
     (tmp_path / "conftest.py").write_text(
         f"import sys; sys.path.insert(0, {str(REPOSITORY / 'tests' / 'support')!r})\n"

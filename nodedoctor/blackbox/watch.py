@@ -149,8 +149,7 @@ class Watch:
             went_on = self.progress.feed(sample)
             self.memory.feed(sample.living)
             self._sampler.watch_outputs(self.late.feed(sample))
-            self.ends += sample.ended
-            self._met |= {rank.key: rank for rank in sample.living}
+            self._note_ends(sample)
             self._ranks |= {rank.rank for rank in sample.living if rank.rank is not None}
             self._introduce(sample)
             emptied = None if sample.living or not self._introduced else emptied or sample.moment
@@ -178,6 +177,10 @@ class Watch:
                     self._asked = None
                     await self._look(suspicion, sample)
 
+    def _note_ends(self, sample: Sample) -> None:
+        self.ends += sample.ended
+        self._met |= {rank.key: rank for rank in sample.living}
+
     def _has_appeared(self, sample: Sample) -> bool:
         """Whether something of the job is or was there; says once that it is waited for."""
         if not self.appeared and sample.walked and (sample.roots or sample.living):
@@ -204,6 +207,8 @@ class Watch:
     async def close(self) -> None:
         """Let go of the sampler, and read the counters once more."""
         await self._sampler.close()
+        for sample in self._sampler.late_samples:  # what came while a hang was looked at, which takes seconds
+            self._note_ends(sample)
         self.late.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._compare(), ENDING)

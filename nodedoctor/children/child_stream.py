@@ -51,6 +51,10 @@ class ChildStream:
         """The next line and its descriptor; None when no more will come."""
         return await self._heard.next()
 
+    def take_waiting(self) -> list[tuple[int, str]]:
+        """Return the lines that have come and were not asked for yet."""
+        return self._heard.take_waiting()
+
     def say(self, data: bytes) -> None:
         """Give it more to read, if its stdin is tied."""
         feed(self._transport, data, ends=False)
@@ -93,6 +97,10 @@ class _StreamProtocol(asyncio.SubprocessProtocol):
         if self._paused and self._queue.qsize() < BACKLOG // 2:
             self._pause(False)
         return await self._queue.get()
+
+    def take_waiting(self) -> list[tuple[int, str]]:
+        queued = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
+        return [line for line in queued if line is not None]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)

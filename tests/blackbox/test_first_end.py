@@ -63,7 +63,7 @@ LAUNCHER = """
 import os, subprocess, sys, time
 RANK = '''
 import os, sys, time
-time.sleep(2)
+time.sleep({silent})
 if os.environ["RANK"] == "1":
     os._exit(0)
 time.sleep(0.4)
@@ -74,16 +74,21 @@ ranks = [
     subprocess.Popen([sys.executable, "-c", RANK], env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "3"})
     for rank in range(3)
 ]
-time.sleep(3.5)  # as torchrun, which looks now and then
+time.sleep({silent} + 1.5)  # as torchrun, which looks now and then
 sys.exit(max(rank.wait() for rank in ranks))
 """
 
 
 @pytest.mark.slow
-def test_a_rank_that_ends_with_0_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("silent", [2, 7])
+def test_a_rank_that_ends_with_0_is_named(silent: int, tmp_path: Path) -> None:
+    """Also where the job ends while it is looked at, because it was silent for longer than 4 s."""
     argv = [sys.executable, "-m", "nodedoctor", "run", "--hang-after", "4", "--dir", str(tmp_path), "--"]
     done = subprocess.run(
-        [*argv, sys.executable, "-c", LAUNCHER], capture_output=True, text=True, timeout=120
+        [*argv, sys.executable, "-c", LAUNCHER.replace("{silent}", str(silent))],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     (folder,) = tmp_path.iterdir()
     found = json.loads((folder / "triage.json").read_text())

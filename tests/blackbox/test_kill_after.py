@@ -45,9 +45,12 @@ def test_work_that_takes_long_is_neither_said_to_hang_nor_ended(tmp_path: Path) 
 
 
 def test_time_alone_ends_no_job(tmp_path: Path) -> None:
-    """Without any Python stack nothing else is known; the job comes to its end by itself."""
-    fault = "time.sleep(25)"
-    code, told = run(tmp_path, fault, "--kill-after", "3", "--no-arm", seconds=30, hidden=True)
+    """Without any Python stack nothing else is known; the job comes to its end by itself.
+
+    It waits for long: at a load of 8 the looks until it is given up take 17 s.
+    """
+    fault = "time.sleep(55)"
+    code, told = run(tmp_path, fault, "--kill-after", "3", "--no-arm", seconds=60, hidden=True)
     assert (code, "End the job" in told) == (0, False), told
     assert "PERHAPS A HANG" in told
     (line,) = [line for line in told.splitlines() if "is not ended" in line]

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from nodedoctor.children.child_stream import listen
+from nodedoctor.children.child_stream import ChildStream, listen
 from nodedoctor.declare.registry import Command
 
 pytestmark = pytest.mark.race
@@ -54,6 +54,21 @@ def test_lines_of_both_pipes_and_a_last_one_without_its_end():
     code = "import sys; print('out'); print('err', file=sys.stderr); sys.stdout.write('cut')"
     lines = heard(python(code))
     assert sorted(lines) == [(1, "cut"), (1, "out"), (2, "err")]
+
+
+def test_what_has_come_and_was_not_asked_for_can_be_taken_at_the_end():
+    async def taken() -> list[list[tuple[int, str]]]:
+        talk = await ChildStream.start(python("import sys; print('out'); print('err', file=sys.stderr)"))
+        lines: list[tuple[int, str]] = []
+        ends = time.monotonic() + 60
+        while len(lines) < 2 and time.monotonic() < ends:
+            await asyncio.sleep(0.01)
+            lines += talk.take_waiting()
+        rest = talk.take_waiting()
+        await talk.leave()
+        return [sorted(lines), rest]
+
+    assert asyncio.run(taken()) == [[(1, "out"), (2, "err")], []]
 
 
 def test_it_ends_although_a_grandchild_keeps_the_pipe():

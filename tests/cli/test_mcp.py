@@ -7,11 +7,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from forked import nodedoctor_forked
 from pastes import DMESG
 
 from nodedoctor.agent.tools import LARGEST, TOOLS, Limits, Refused, bounded
@@ -36,6 +38,11 @@ def asked(talk: Callable[[Any], Awaitable[Any]], *words: str) -> Any:
     return asyncio.run(run())
 
 
+@cache
+def saved_report() -> str:
+    return nodedoctor_forked("--replay", f"nodedoctor/demo/{DEMO}", "--json", cwd=ROOT).stdout
+
+
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All tools called once in one sitting."""
@@ -43,9 +50,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "dmesg.txt").write_text(f"root@gpu-a3-017:~# dmesg\n{DMESG}")
     (folder / "job.log").write_text(JOB.read_text())
     for name in ("one", "two"):
-        argv = [sys.executable, "-m", "nodedoctor", "--replay", f"nodedoctor/demo/{DEMO}", "--json"]
-        report = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=ROOT).stdout
-        (folder / f"{name}.json").write_text(report)
+        (folder / f"{name}.json").write_text(saved_report())
     (folder / "way-out").symlink_to("/etc/passwd")
 
     async def talk(session: Any) -> dict[str, Any]:
@@ -135,8 +140,7 @@ def test_diagnose_is_always_passive():
 
 
 def test_a_document_is_bounded_and_still_fits_its_schema():
-    argv = [sys.executable, "-m", "nodedoctor", "--replay", f"nodedoctor/demo/{DEMO}", "--json"]
-    report = json.loads(subprocess.run(argv, capture_output=True, text=True, check=False, cwd=ROOT).stdout)
+    report = json.loads(saved_report())
     report["results"] = report["results"] * 50
     assert len(json.dumps(report)) > LARGEST
     cut = bounded(report)

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from schemas import assert_fits_schema
 
 from nodedoctor import demo, journal
 from nodedoctor.engine.session import Request, Session
@@ -60,7 +60,7 @@ def twice_before(report: dict[str, Any], **changes: Any) -> list[Any]:
 
 def judged(report: dict[str, Any], entries: list[Any]) -> Any:
     found = with_recurrences(report, entries)  # type: ignore[arg-type]
-    jsonschema.validate(found, SCHEMA)
+    assert_fits_schema(found, "report")
     return found
 
 

@@ -10,12 +10,12 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from forked import nodedoctor_forked
 from hypothesis import given
 from hypothesis import strategies as st
 from measured_node import HEALTHY, all_reduce, disk_rates, make_node
+from schemas import assert_fits_schema
 from shown_text import moves_no_cursor
 
 from nodedoctor.fleet import accept
@@ -34,7 +34,6 @@ PATH={folder}/$2:$PATH; export PATH
 exec sh -c "$3"
 """
 NODEDOCTOR = '#!/bin/sh\nexec {python} -m nodedoctor "$@" --replay {node}\n'
-SCHEMA = json.loads((Path(html.__file__).parents[1] / "schemas" / "rates.schema.json").read_text())
 Hosts = Callable[..., dict[str, str]]
 
 
@@ -62,7 +61,7 @@ def hosts(tmp_path: Path) -> Hosts:
 def fleet(env: dict[str, str], nodes: str, *words: str) -> tuple[int, dict[str, Any]]:
     done = nodedoctor_forked("fleet", "--ssh", nodes, "--accept", "--json", *words, timeout=150, env=env)
     document = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
+    assert_fits_schema(document, "rates")
     return done.returncode, document
 
 
@@ -141,5 +140,5 @@ JSON = st.recursive(
 def test_whatever_nodes_say_is_shown(acceptance: dict[str, Any]):
     nodes = tuple(Node(f"n{place}", acceptance=acceptance) for place in range(3))
     document = accept.make_document(Fleet("0", "ssh", "now", 1.0, nodes))
-    jsonschema.validate(json.loads(json.dumps(document)), SCHEMA)
+    assert_fits_schema(json.loads(json.dumps(document)), "rates")
     assert moves_no_cursor(accept.render(document).replace("\n", "")) and "<main>" in html.render(document)

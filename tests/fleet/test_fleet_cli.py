@@ -11,12 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from forked import nodedoctor_forked
+from schemas import assert_fits_schema
 
 HERE = Path(__file__).parents[1]
-SCHEMA = json.loads((HERE.parent / "nodedoctor" / "report" / "schemas" / "fleet.schema.json").read_text())
 
 SSH = """#!/bin/sh
 [ "$1" = -V ] && exit 0
@@ -49,7 +48,7 @@ def fleet(ssh: dict[str, str], *words: str) -> tuple[int, dict[str, Any]]:
     done = nodedoctor_forked("fleet", "--json", *words, timeout=150, env=ssh)
     assert done.stderr == ""
     document: dict[str, Any] = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
+    assert_fits_schema(document, "fleet")
     return done.returncode, document
 
 
@@ -104,7 +103,7 @@ def test_every_node_survives_being_saved_and_read_again(ssh: dict[str, str], tmp
     assert len(asked["nodes"]) == 5
     done = subprocess.run(argv("--json", "--reports", str(kept)), capture_output=True, text=True, timeout=100)
     again = json.loads(done.stdout)
-    jsonschema.validate(again, SCHEMA)
+    assert_fits_schema(again, "fleet")
     after = {node["host"]: node for node in again["nodes"]}
     assert set(after) == {"root@gpu-1", "root@gpu-2", "off-1", "hang-1", "bare-1"}
     for node in asked["nodes"]:

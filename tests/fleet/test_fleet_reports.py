@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import jsonschema
 import pytest
 from forked import nodedoctor_forked
+from schemas import assert_fits_schema
 
 from nodedoctor.fleet.gather import gather
 from nodedoctor.fleet.model import Fleet, FleetRequest
@@ -41,7 +41,7 @@ def fleet(*words: str, rc: int | None = None) -> dict[str, Any]:
     done = run("fleet", "--json", *words)
     assert done.stderr == ""
     document: dict[str, Any] = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
+    assert_fits_schema(document, "fleet")
     if rc is not None:
         assert done.returncode == rc
     return document
@@ -404,7 +404,7 @@ def test_an_interrupted_run_reports_what_came(tmp_path: Path, number: signal.Sig
     process.send_signal(number)
     out, _ = process.communicate(timeout=60)
     document = json.loads(out)
-    jsonschema.validate(document, SCHEMA)
+    assert_fits_schema(document, "fleet")
     assert process.returncode == 128 + number
     assert document["counts"]["nodes"] == 300
     silent = [node for node in document["nodes"] if node["state"] == "silent"]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
+import importlib
 import os
 import signal
 import subprocess
@@ -19,6 +21,17 @@ from typing import NoReturn
 
 import nodedoctor
 from nodedoctor.__main__ import main
+from nodedoctor.engine.plugins import discover
+
+LATE = {
+    "cli": ("main", "diagnose", "headless", "compare"),
+    "fleet": ("cli", "compare", "reports"),
+    "intake": ("cli", "document", "page"),
+    "report": ("text", "html.node", "html.triage", "html.fleet"),
+    "triage": ("cli", "job"),
+    "tui": ("start", "state"),
+}
+"""What commands import when they need it, and so would every fork."""
 
 ARGV0 = str(Path(nodedoctor.__file__).with_name("__main__.py"))
 
@@ -31,6 +44,7 @@ def nodedoctor_forked(
     timeout: float = 120,
 ) -> subprocess.CompletedProcess[str]:
     """What `nodedoctor WORDS` prints and ends with, in the environment of the tests or the one given."""
+    _import_late_modules()
     with contextlib.ExitStack() as stack:
         stdin, stdout, stderr = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         stdin.write(input.encode())
@@ -49,6 +63,14 @@ def nodedoctor_forked(
             file.seek(0)
             texts.append(file.read().decode("utf-8", "surrogateescape").replace("\r\n", "\n"))
     return subprocess.CompletedProcess(words, os.waitstatus_to_exitcode(status), *texts)
+
+
+@functools.cache
+def _import_late_modules() -> None:
+    discover()
+    for room, names in LATE.items():
+        for name in names:
+            importlib.import_module(f"nodedoctor.{room}.{name}")
 
 
 def _become(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 from say import as_document, caught, culprits
-from test_triage_stories import SCHEMA
+from schemas import assert_fits_schema
 
 from nodedoctor.triage.cli import main
 from nodedoctor.triage.job import examine_job
@@ -43,7 +42,7 @@ def test_the_newest_of_two_jobs_is_judged(tmp_path: Path) -> None:
     ]
     assert any("2 jobs" in note for note in examined.verdict.coverage.notes)
     document = as_document(examined)
-    jsonschema.validate(document, SCHEMA)
+    assert_fits_schema(document, "triage")
     assert document["jobs"][0]["last"].startswith("11-21 08:00")
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 from say import as_document, caught, culprits, judged, raised, steps
-from test_triage_stories import SCHEMA
+from schemas import assert_fits_schema
 
 from nodedoctor.report import html, job_text
 from nodedoctor.triage.cli import main
@@ -28,7 +27,7 @@ def test_an_earlier_death_is_told_of_a_job_that_recovered(tmp_path: Path) -> Non
     assert (run["outcome"], run["cause"]) == ("failure", "user_code_exception")
     assert [who["rank"] for who in run["culprits"]] == [2]
     assert run["evidence"][0]["line"] == DEAD.splitlines().index("[rank2]: ValueError: bad shard") + 1
-    jsonschema.validate(document, SCHEMA)
+    assert_fits_schema(document, "triage")
     for view in (job_text.render(document), html.render(document)):
         assert "Earlier runs in these logs" in view and "bad shard" in view
 
@@ -70,7 +69,7 @@ def test_what_holds_no_job_is_said(text: str, said: str, tmp_path: Path) -> None
     document = as_document(judged(tmp_path, text))
     assert (document["outcome"], document["cause"]) == ("nothing", "undetermined")
     assert said in document["headline"]
-    jsonschema.validate(document, SCHEMA)
+    assert_fits_schema(document, "triage")
     assert "confidence" not in job_text.render(document)
 
 

@@ -36,6 +36,8 @@ class Sampler:
         self._grain = 0.0
         self.failures = 0
         """How often the child had to be given up."""
+        self.late_samples: list[Sample] = []
+        """Samples that had come when the child was ended, and were not asked for."""
 
     async def samples(self) -> AsyncIterator[Sample]:
         """One sample after another, for as long as somebody wants them."""
@@ -79,6 +81,8 @@ class Sampler:
         """End the child."""
         talk, self._talk = self._talk, None
         if talk is not None:
+            samples = (parse(line) for descriptor, line in talk.take_waiting() if descriptor == 1)
+            self.late_samples += [sample for sample in samples if sample is not None]
             await talk.leave(0.2)
 
     def _has_ended(self) -> bool:

@@ -6,15 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from say import caught, raised, steps
+from schemas import assert_fits_schema
 
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.triage.cli import main
 
 REPOSITORY = Path(__file__).parents[3]
-SCHEMA = json.loads((REPOSITORY / "nodedoctor" / "report" / "schemas" / "triage.schema.json").read_text())
 NODES = REPOSITORY / "tests" / "nodes"
 PREEMPTED = "slurmstepd: error: *** JOB 9 ON n020 CANCELLED AT 2026-11-07T10:48:10 DUE TO PREEMPTION ***\n"
 LOST = "slurmstepd: error: *** JOB 9 ON n020 CANCELLED AT 2026-11-07T10:48:10 DUE TO NODE FAILURE ***\n"
@@ -44,7 +43,7 @@ def test_one_line_and_a_code(code: Exit, tmp_path: Path, capsys: pytest.CaptureF
     assert out.split(":")[0].split(" ")[0] == word
     assert main([path, "--no-node", "--decide", "--json"]) == code
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, SCHEMA)
+    assert_fits_schema(document, "triage")
     assert document["decision"] == word
     assert out == document["decision_line"] + "\n"
     assert main([path, "--no-node", "--decide", "--text"]) == code
