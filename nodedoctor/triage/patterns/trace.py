@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import SERIOUS, Event, Line
+from nodedoctor.triage.model import NOBODY, SERIOUS, Event, Line
 from nodedoctor.triage.patterns.assertion import Assertion, assertion_of, is_heading, names_error
-from nodedoctor.triage.patterns.handling import counts_tries
-from nodedoctor.triage.patterns.stacks import StackFrame, of_onlookers
+from nodedoctor.triage.patterns.handling import counts_tries, tells_what_is_next
+from nodedoctor.triage.patterns.stacks import StackFrame, is_library_file, of_onlookers
 
 STEPS_BEHIND = 3
 """Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""
@@ -53,7 +53,8 @@ class ExceptionRaised:
 
     `later`: raised while an earlier one was handled.
     `logged`: the program's own logger printed it as an error, so something had caught it. `in_thread`: it
-    ended a thread, and not the process.
+    ended a thread, and not the process. `caught`: its stack begins in a function of the program, which
+    therefore caught and printed it; the interpreter's own begins at the module.
     """
 
     type: str
@@ -62,6 +63,7 @@ class ExceptionRaised:
     later: bool = False
     logged: bool = False
     in_thread: bool = False
+    caught: bool = False
 
 
 @record
@@ -91,6 +93,8 @@ class _OpenTraceback:
     in_thread: bool = False
     announcement: str = ""
     """The line in front of it, which may announce it, or name another error."""
+    caught: bool = False
+    """Its outermost call is a function of the program."""
 
 
 _IGNORED = re.compile(r"Exception ignored in|Error in atexit|(?:-{3} )?Logging error -{3}$")
@@ -146,6 +150,13 @@ def _without_markup(text: str) -> str:
     return text.strip("`*#").lstrip() if text[:1] in "`*#" else text.strip("`")
 
 
+def _begins_in_function(current: _OpenTraceback, outermost: re.Match[str]) -> bool:
+    """True for a stack with its head whose outermost call is a function of the program's own."""
+    has_head = current.first.text.lstrip(" ").startswith("Traceback (most recent call last)")
+    function = outermost[3] or "<module>"
+    return has_head and not function.startswith("<") and not is_library_file(outermost[1])
+
+
 def _of_handler(current: _OpenTraceback) -> bool:
     """True for what was raised while a signal was handled."""
     return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
@@ -169,16 +180,32 @@ class TracebackReader:
         """Errors in cleanups that were announced: of their tracebacks the heads may have been left out."""
         self._ignored_at: dict[str, int] = {}
         self._lines = 0
-        self._before: dict[str, Line] = {}
+        self._before: dict[str, tuple[Line, int]] = {}
+        """The last line of each process, and its number."""
+        self._ended: dict[str, int] = {}
+        """The number of the line with each process's last exception."""
         self._thrown: dict[str, str] = {}
         self._steps = 0
 
     def read(self, line: Line) -> Iterator[tuple[ExceptionRaised, Assertion]]:
         """Exceptions that this line completes, with their manner."""
         self._lines += 1
-        before = self._before.get(line.key)
-        self._before[line.key] = line
+        before = self._line_in_front(line)
+        self._before[line.key] = line, self._lines
         yield from self._read(line, before)
+
+    def _line_in_front(self, line: Line) -> Line | None:
+        """The line of the same process in front of a line, which may announce it.
+
+        Lines without a process are of one only where they are next to each other, and a line that says how
+        the program went on after one error announces no other.
+        """
+        before, number = self._before.get(line.key, (None, 0))
+        if before is None or (number < self._lines - 1 and line.who == NOBODY):
+            return None
+        follows = number == self._ended.get(line.key, -1) + 1 and tells_what_is_next(before.text)
+        leads = before.level in SERIOUS or before.text.endswith(":")
+        return None if follows and not leads else before
 
     def _read(self, line: Line, before: Line | None) -> Iterator[tuple[ExceptionRaised, Assertion]]:
         text = line.text
@@ -234,6 +261,7 @@ class TracebackReader:
                 del self._open[line.key]
             return
         self._open.pop(line.key, None)
+        self._ended[line.key] = self._lines
         ignored = self._is_ignored(line)
         self._ignored[line.key] -= self._ignored[line.key] > 0
         if _SIGNAL_ERROR.match(text):  # the signals have events of their own
@@ -248,7 +276,8 @@ class TracebackReader:
         if current is None:
             how = "handled" if ignored else _lone_announcement(before, raised[1])
         elif _is_about(current.announcement, raised[1]):
-            how = current.manner
+            tells = current.caught and tells_what_is_next(current.announcement)
+            how = "handled" if tells else current.manner
         all_warnings = current is not None and current.first.level == line.level == "W"  # every line of it
         if current is not None and current.first.level in ("I", "D") and not line.level:
             how = "handled"  # its program's logger printed it, so it was caught
@@ -263,8 +292,9 @@ class TracebackReader:
             and line.level not in SERIOUS
         )
         threaded = current is not None and current.in_thread
-        what = ExceptionRaised(raised[1], (raised[2] or "").strip("` "), frames, later, logged, threaded)
-        yield what, how
+        caught = current is not None and current.caught
+        message = (raised[2] or "").strip("` ")
+        yield ExceptionRaised(raised[1], message, frames, later, logged, threaded, caught), how
 
     def _is_ignored(self, line: Line) -> bool:
         """True soon after an announced ignored error, until its traceback ends."""
@@ -302,6 +332,7 @@ class TracebackReader:
         if frame:
             if not current.frames:
                 current.indent = text[: max(0, len(text) - len(text.lstrip(" ")) - FRAME_INDENT)]
+                current.caught = _begins_in_function(current, frame)
             current.frames.append(StackFrame(frame[1], int(frame[2]), frame[3] or ""))
             del current.frames[:-LONGEST_STACK]
             return True
