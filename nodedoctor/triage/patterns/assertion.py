@@ -11,7 +11,7 @@ from typing import Literal
 
 from nodedoctor.triage.model import SERIOUS, Line
 from nodedoctor.triage.patterns.handling import is_handled
-from nodedoctor.triage.patterns.prose import is_prose_about_error
+from nodedoctor.triage.patterns.prose import is_prose_about_error, without_label
 
 Assertion = Literal["plain", "retold", "warning", "handled", "described", "quoted"]
 """`retold`: the program reports the error in its own words, so it had caught it; it may have ended then."""
@@ -64,8 +64,15 @@ _OPENS = ("=", "'", '"', "(")
 """What opens a value or a quotation."""
 _MARKS = frozenset(".=*!~>")
 """Punctuation that no label has between its end and the name of an error."""
-_OUTCOME = re.compile(r"\s(?:\||->|=>)\s+[a-z]{3,}|\s\([a-z]{2,20}(?:,? [a-z']{2,20}){1,8}\)$")
+_OUTCOME = re.compile(r"\s\|\s+[a-z]{3,}|\s\([a-z]{2,20}(?:,? [a-z']{2,20}){1,8}\)$")
 """What became of an error, behind its message."""
+_ARROW = re.compile(r"\s(?:->|=>)\s+[a-z]{2}")
+"""With which a program, and no library, puts what came of an error behind it."""
+_CLAUSE = re.compile(
+    r"(?:[;,]\s|\s\(|\s-\s)(?:[a-z'-]{1,20}|\d[\w.%]{0,20})"
+    r"(?:,? (?:[a-z'-]{1,20}|\d[\w.%]{0,20})){0,12}\W{0,3}$"
+)
+"""A clause of ordinary words at the end of a line, behind an error's own words."""
 _COMMENT = re.compile(r"(?:^|\s)#+\s")
 _COMMENT_BEHIND = re.compile(r"\s{2}#\s")
 _LEVEL_BEFORE = re.compile(
@@ -120,7 +127,8 @@ def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> 
         return "handled"
     if _OPTION.match(text) or _X_SERVER_LINE.match(text) or _is_setting(text, end):
         return "quoted"
-    if not line.level and is_prose_about_error(text, start if words is None else words, end):
+    begin = start if words is None else words
+    if not line.level and is_prose_about_error(text, begin, end):
         return "quoted"
     outside, quoted = _split_quotes(text[:start], text[start:])
     if _COMMENT.search(text[:end]) or _COMMENT_BEHIND.search(text, end):
@@ -137,7 +145,9 @@ def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> 
         return "handled"
     if mild:
         return "warning"
-    as_report: Assertion = "retold" if name is not None and _is_mentioned(line, name, end) else "plain"
+    mentioned = name is not None and _is_mentioned(line, name, end)
+    goes_on = _goes_on(line, begin if name is None else min(begin, name), end)
+    as_report: Assertion = "retold" if mentioned or goes_on else "plain"
     if _LABEL.search(outside):
         return as_report
     if line.level == "W" or _WARNS.search(text[: start + 40]):
@@ -187,6 +197,24 @@ def _is_mentioned(line: Line, name: int, end: int) -> bool:
         return True
     own = _OWN_WORD.search(text, begin, name)
     return own is not None and _ENDS.match(own[0]) is None
+
+
+def _goes_on(line: Line, begin: int, end: int) -> bool:
+    """True where an error is in the middle of a program's own sentence, which goes on to what came of it.
+
+    What the interpreter or a library prints of an error ends with its words.
+    """
+    text = line.text
+    if line.level in SERIOUS or _SEVERE.search(text, 0, end):
+        return False
+    if _ARROW.search(text, end):
+        return True
+    lead = without_label(text[_labels_end(text, begin) : begin])
+    clause = _CLAUSE.search(text, end) if _OWN_WORD.search(lead) else None
+    if clause is None or _ENDS.search(clause[0]):
+        return False
+    ends = _ENDS.search(lead)
+    return ends is None or ends[0].lower().strip() == "rais"  # who tells what another one raised, caught it
 
 
 def _labels_end(text: str, end: int) -> int:

@@ -45,10 +45,12 @@ fallback
     |(?:reduc|halv|lower|decreas|shrink)(?:ed|ing) (?:the )?(?:train )?(?:batch|micro)
 skipped
   Skipping sample 17 because of {}
-    skipping\b|will be skipped\b|skipped (?:\w{1,30} ){0,4}(?:due|because|since|as|for|after)\b
+    skipping\b|dropping\b|discarding\b|will be skipped\b
+    |skipped (?:\w{1,30} ){0,4}(?:due|because|since|as|for|after)\b
 continued
   {} (non-fatal)
-    continuing\b|proceeding (?:anyway|without)\b|(?:carry|go|mov)ing on\b
+    continuing\b|proceeding (?:anyway|without)\b|(?:carry|go|mov)ing on\b|(?:carries|goes|moves) on\b
+    |best[- ]effort\b|(?:is|are|an) optional\b|optional (?:dependency|feature|module|package|plug-?in)\b
     |non-?(?:fatal|critical)\b|not (?:fatal|critical)\b|harmless\b|tolerat(?:ed|ing)\b
     |soft (?:error|failure)\b|degraded\b|transient\b|(?:ok|fine|healthy) (?:now|again)\b
     |unaffected\b|(?:is|are) not affected\b
@@ -65,8 +67,12 @@ caught
 earlier run
   note: previous run ended with {}
     (?:previous|earlier|prior|last) (?:run|attempt|job|try|session|launch)\b
-    |(?:resum(?:ed|ing)|restart(?:ed|ing)|recover(?:ed|ing|y)|reconnected|succeeded) (?:after|from)\b
+    |(?:resum(?:ed|ing)|restart(?:ed|ing)|recover(?:ed|ing|y)|succeeded) (?:after|from)\b|reconnected\b
+    |succeeded (?:on|at) (?:the )?(?:second|third|next|\d{1,3}(?:nd|rd|th)) (?:attempt|try)\b
     |auto-?recover\w{0,4}\b
+onlooker
+  wandb: ERROR Error while calling W&B API: {}
+    wandb: (?:ERROR|WARN(?:ING)?|Network)\b
 silenced
   {} (silence this warning)
     (?:silence|suppress|disable|hide) this warning\b
@@ -79,7 +85,9 @@ _TRY_COUNT = re.compile(
     r"(?<![\w-])(?:retry|attempt|try)\W{0,2}(\d{1,6}) ?(?:/|of|out of) ?(\d{1,6})\b", re.IGNORECASE
 )
 """A counter of tries: before the last one the program tries again."""
-_NUMBERED = re.compile(r"(?<![\w-])(?:retry|attempt|try) ?#? ?\d{1,6}:? failed\b", re.IGNORECASE)
+_NUMBERED = re.compile(
+    r"(?<![\w-])(?:retry(?: attempt)?|attempt|try) ?#? ?\d{1,6}:? (?:failed|after)\b", re.IGNORECASE
+)
 """A program that numbers its attempts has another one; the line does not say how many."""
 _NOTED = re.compile(
     r"^\W{0,40}(?:note|hint|tip|fyi|example|todo|fixme|raises|fixed|fixes)\b\W|^\W{0,3}\u26a0", re.IGNORECASE
@@ -90,6 +98,20 @@ _NOTED = re.compile(
 def has_phrase(text: str) -> bool:
     """True for a line with a phrase, even about the line before."""
     return _HANDLED.search(text) is not None and not text.startswith(("Exception ignored", "nohup: "))
+
+
+_NEXT = re.compile(
+    r"[;,] (?!(?:abort|crash|dy|end|exit|fail|giv|kill|leav|quit|rais|shutt|stopp|terminat)\w{0,9}ing\b)"
+    r"\w{2,20}ing\b"
+)
+"""A participle, with which a program says what it does instead: no word of an end."""
+_AGAIN = re.compile(r"(?<![\w-])re-?tr(?:y|ies|ied)", re.IGNORECASE)
+"""Another try, which may be the last one."""
+
+
+def tells_what_is_next(text: str) -> bool:
+    """True for a line beside a caught error that says what the program does instead."""
+    return (has_phrase(text) or _NEXT.search(text) is not None) and _AGAIN.search(text) is None
 
 
 def counts_tries(text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.triage.model import Event, Line
 from nodedoctor.triage.patterns.assertion import is_warning, names_error
-from nodedoctor.triage.patterns.handling import has_phrase
+from nodedoctor.triage.patterns.handling import has_phrase, tells_what_is_next
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import AT_EXIT
 
@@ -59,7 +59,12 @@ class OpenErrors:
 
     def _is_handler(self, text: str) -> bool:
         """True for a line that says how the program went on after the held exception."""
-        if not has_phrase(text) or is_warning(text, len(text)):
+        if is_warning(text, len(text)):
+            return False
+        caught = any(isinstance(event.what, ExceptionRaised) and event.what.caught for event in self._events)
+        if caught and tells_what_is_next(text) and not names_error(text):
+            return True
+        if not has_phrase(text):
             return False
         topic = _topic_words(text)
         if len(topic) <= BRIEF and not names_error(text):

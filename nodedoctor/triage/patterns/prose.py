@@ -11,7 +11,7 @@ import re
 from nodedoctor.triage.model import NOBODY, Line
 
 _OWN = re.compile(
-    r"(?:[\w.]{0,99}(?:Error|Exception|Warning)|CUDA error|NCCL WARN|ERROR|FATAL"
+    r"(?:[\w.]{0,99}(?:Error|Exception|Warning)|CUDA(?: error(?: \d{1,4})?)?|NCCL WARN|ERROR|FATAL"
     r"|(?:[Ff]atal )?[Ee]rror):? {0,9}$"
 )
 """What an error's own text begins with, in front of the words that a sign reads."""
@@ -49,11 +49,16 @@ SENTENCE = 60
 """Characters from an error's first word on that a sentence may need to show how it begins."""
 
 
-def is_prose_about_error(text: str, start: int, end: int) -> bool:
-    """True for a line that explains the error at `start`, and does not report it."""
-    lead, behind = text[max(0, start - REACH) : start], text[end : end + REACH]
+def without_label(lead: str) -> str:
+    """What is in front of an error, without the labels that are a part of its own text."""
     while own := _OWN.search(lead):
         lead = lead[: own.start()]
+    return lead
+
+
+def is_prose_about_error(text: str, start: int, end: int) -> bool:
+    """True for a line that explains the error at `start`, and does not report it."""
+    lead, behind = without_label(text[max(0, start - REACH) : start]), text[end : end + REACH]
     closing = _QUOTES.get(lead[-1:], "")
     if behind.startswith("`") and text.count("`") % 2:  # the other one is gone with the bullet of its list
         return True

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import SERIOUS, Event, Line, Place
+from nodedoctor.triage.model import NOBODY, SERIOUS, Event, Line
 from nodedoctor.triage.patterns.assertion import Assertion, assertion_of, is_heading, names_error
-from nodedoctor.triage.patterns.handling import counts_tries
-from nodedoctor.triage.patterns.stacks import StackFrame, caught_by_python, of_onlookers
+from nodedoctor.triage.patterns.handling import counts_tries, tells_what_is_next
+from nodedoctor.triage.patterns.stacks import StackFrame, caught_by_python, is_library_file, of_onlookers
 
 STEPS_BEHIND = 3
 """Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""
@@ -53,7 +53,8 @@ class ExceptionRaised:
 
     `later`: raised while an earlier one was handled.
     `logged`: the program's own logger printed it as an error, so something had caught it. `in_thread`: it
-    ended a thread, and not the process.
+    ended a thread, and not the process. `caught`: its stack begins in a function of the program, which
+    therefore caught and printed it; the interpreter's own begins at the module.
     """
 
     type: str
@@ -62,6 +63,7 @@ class ExceptionRaised:
     later: bool = False
     logged: bool = False
     in_thread: bool = False
+    caught: bool = False
 
 
 @record
@@ -88,9 +90,13 @@ class _OpenTraceback:
     """What is in front of each line: supervisors put it before the lines of their children."""
     after_error: bool = False
     """It is behind a line that the program's own logger printed as an error."""
+    in_message: bool = False
+    """A sentence of the program stands in front of it in one line."""
     in_thread: bool = False
     announcement: str = ""
     """The line in front of it, which may announce it, or name another error."""
+    caught: bool = False
+    """Its outermost call is a function of the program."""
 
 
 _IGNORED = re.compile(r"Exception ignored in|Error in atexit|(?:-{3} )?Logging error -{3}$")
@@ -106,10 +112,10 @@ _WARNS = re.compile(r"\bwarn|\braise\b")
 """Source at which a traceback ends in a warning: with `-W error` Python raises them."""
 
 
-def _announced_manner(line: Line | None, place: Place | None = None) -> Assertion:
-    """The manner that a line announces for the traceback behind it, which is at a place.
+def _announced_manner(line: Line | None) -> Assertion:
+    """The manner that a line announces for the traceback behind it.
 
-    Python goes on after `__del__` and a logged warning. What a message of the program holds, it had caught.
+    Python goes on after `__del__` and a logged warning.
     """
     if line is None or line.severity or _LEFT_MAIN.search(line.text):
         return "plain"  # a library of C++ says nothing of a traceback of Python
@@ -121,9 +127,12 @@ def _announced_manner(line: Line | None, place: Place | None = None) -> Assertio
     how = assertion_of(line, len(line.text), len(line.text))
     if how == "warning" or (how == "handled" and leads):
         return how
-    in_message = line.place == place and _SENTENCE.match(line.text) is not None
-    retold = in_message or line.level in ("W", "I", "D") or is_heading(line.text)
-    return "retold" if retold else "plain"
+    return "retold" if line.level in ("W", "I", "D") or is_heading(line.text) else "plain"
+
+
+def _is_in_message(before: Line | None, head: Line) -> bool:
+    """True for a traceback that begins behind words of the program in the same line."""
+    return before is not None and before.place == head.place and _SENTENCE.match(before.text) is not None
 
 
 def _is_about(announcement: str, error: str) -> bool:
@@ -150,6 +159,13 @@ def _without_markup(text: str) -> str:
     return text.strip("`*#").lstrip() if text[:1] in "`*#" else text.strip("`")
 
 
+def _begins_in_function(current: _OpenTraceback, outermost: re.Match[str]) -> bool:
+    """True for a stack with its head whose outermost call is a function of the program's own."""
+    has_head = current.first.text.lstrip(" ").startswith("Traceback (most recent call last)")
+    function = outermost[3] or "<module>"
+    return has_head and not function.startswith("<") and not is_library_file(outermost[1])
+
+
 def _of_handler(current: _OpenTraceback) -> bool:
     """True for what was raised while a signal was handled."""
     return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
@@ -173,16 +189,32 @@ class TracebackReader:
         """Errors in cleanups that were announced: of their tracebacks the heads may have been left out."""
         self._ignored_at: dict[str, int] = {}
         self._lines = 0
-        self._before: dict[str, Line] = {}
+        self._before: dict[str, tuple[Line, int]] = {}
+        """The last line of each process, and its number."""
+        self._ended: dict[str, int] = {}
+        """The number of the line with each process's last exception."""
         self._thrown: dict[str, str] = {}
         self._steps = 0
 
     def read(self, line: Line) -> Iterator[tuple[ExceptionRaised, Assertion]]:
         """Exceptions that this line completes, with their manner."""
         self._lines += 1
-        before = self._before.get(line.key)
-        self._before[line.key] = line
+        before = self._line_in_front(line)
+        self._before[line.key] = line, self._lines
         yield from self._read(line, before)
+
+    def _line_in_front(self, line: Line) -> Line | None:
+        """The line of the same process in front of a line, which may announce it.
+
+        Lines without a process are of one only where they are next to each other, and a line that says how
+        the program went on after one error announces no other.
+        """
+        before, number = self._before.get(line.key, (None, 0))
+        if before is None or (number < self._lines - 1 and line.who == NOBODY):
+            return None
+        follows = number == self._ended.get(line.key, -1) + 1 and tells_what_is_next(before.text)
+        leads = before.level in SERIOUS or before.text.endswith(":")
+        return None if follows and not leads else before
 
     def _read(self, line: Line, before: Line | None) -> Iterator[tuple[ExceptionRaised, Assertion]]:
         text = line.text
@@ -202,9 +234,10 @@ class TracebackReader:
             self._open[line.key] = _OpenTraceback(
                 line,
                 later=later,
-                manner="handled" if ignored else _announced_manner(before, line.place),
+                manner="handled" if ignored else _announced_manner(before),
                 steps=self._steps,
                 after_error=after_error,
+                in_message=_is_in_message(before, line),
                 in_thread=threaded,
                 announcement=announcement,
             )
@@ -238,6 +271,7 @@ class TracebackReader:
                 del self._open[line.key]
             return
         self._open.pop(line.key, None)
+        self._ended[line.key] = self._lines
         ignored = self._is_ignored(line)
         self._ignored[line.key] -= self._ignored[line.key] > 0
         if _SIGNAL_ERROR.match(text):  # the signals have events of their own
@@ -252,7 +286,8 @@ class TracebackReader:
         if current is None:
             how = "handled" if ignored else _lone_announcement(before, raised[1])
         elif _is_about(current.announcement, raised[1]):
-            how = current.manner
+            tells = current.caught and tells_what_is_next(current.announcement)
+            how = "handled" if tells else current.manner
         all_warnings = current is not None and current.first.level == line.level == "W"  # every line of it
         if current is not None and current.first.level in ("I", "D") and not line.level:
             how = "handled"  # its program's logger printed it, so it was caught
@@ -263,12 +298,13 @@ class TracebackReader:
         how = self._first_manner(line, text, "handled" if aside else how)
         logged = (
             current is not None
-            and (current.after_error or current.first.level in SERIOUS)
+            and (current.after_error or current.in_message or current.first.level in SERIOUS)
             and line.level not in SERIOUS
         )
         threaded = current is not None and current.in_thread
-        what = ExceptionRaised(raised[1], (raised[2] or "").strip("` "), frames, later, logged, threaded)
-        yield what, how
+        caught = current is not None and current.caught
+        message = (raised[2] or "").strip("` ")
+        yield ExceptionRaised(raised[1], message, frames, later, logged, threaded, caught), how
 
     def _is_ignored(self, line: Line) -> bool:
         """True soon after an announced ignored error, until its traceback ends."""
@@ -306,6 +342,7 @@ class TracebackReader:
         if frame:
             if not current.frames:
                 current.indent = text[: max(0, len(text) - len(text.lstrip(" ")) - FRAME_INDENT)]
+                current.caught = _begins_in_function(current, frame)
             current.frames.append(StackFrame(frame[1], int(frame[2]), frame[3] or ""))
             del current.frames[:-LONGEST_STACK]
             return True

@@ -98,8 +98,16 @@ FAILING = re.compile(
     r"|[Ww]aiting for (?:more|all|other|the) .{0,40}\b(?:node|worker|rank|peer|process|member|client)"
 )
 """Words of failure, none of them a part of a name."""
-_COMPLAINER = re.compile(r"(?:[\w./@+-]{1,40}:? ){0,2}")
-"""The name of who complains, in front of the words."""
+_NAME = (
+    r"(?!(?:is|are|am|be|do|does|can|could|may|might|will|would|should|must|not|if|when)\b)"
+    r"(?=[\d./@+-]{0,39}[A-Za-z_])[\w./@+-]{1,40}"
+)
+_COMPLAINER = re.compile(rf"(?:{_NAME}:? (?:(?:{_NAME}|(?<!: )\d{{1,9}}):? )?)?")
+"""The name of who complains, in front of the words.
+
+A number is a part of a name only behind a word, `container 3`: behind a label it counts, `eval: 3 failed`.
+What is, or may be, is a state and no event.
+"""
 _NONE = re.compile(
     r"(?<![\w.])(?:0|[Nn]o|NO|[Ww]ithout|[Zz]ero)\s(?:\w+\s)?"
     r"(?:[Ee]rrors?|[Ff]ail(?:s|ed|ures?)?|[Tt]imeouts?|[Cc]orrupt(?:ed)?|[Ii]nvalid)\b"
@@ -148,7 +156,7 @@ def unclassified_error(line: Line) -> UnclassifiedError | None:
         return None
     how = assertion_of(line, match.start(), match.end())
     counts = how in (*ASSERTED, "described") or (how == "warning" and leaves)
-    return UnclassifiedError(how == "described") if counts else None
+    return UnclassifiedError(how in ("described", "retold")) if counts else None
 
 
 def is_report(text: str) -> bool:

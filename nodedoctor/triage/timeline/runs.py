@@ -91,7 +91,7 @@ class _RunState:
     def read(self, event: Event[Any]) -> None:
         what = event.what
         self.fatal = self.fatal or kind_of(what) in FATAL
-        self.trouble = self.trouble or kind_of(what) not in QUIET
+        self.trouble = self.trouble or (event.asserted and kind_of(what) not in QUIET)
         self.done = self.done or what is Mark.JOB_FINISHED
         self.moved = self.moved or isinstance(what, TrainingStep)
         self.raised = self.raised or _ends_program(event)

@@ -25,6 +25,7 @@ from nodedoctor.triage.patterns.watchdog import (
     WatchdogStuck,
 )
 from nodedoctor.triage.timeline.model import Timeline, offsets_by_source
+from nodedoctor.triage.timeline.recovery.survived import outlived_before
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.triage.verdict.causes.culprits import shows_who_failed
 from nodedoctor.triage.verdict.causes.exceptions import QUOTE_LENGTH
@@ -33,7 +34,6 @@ from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.wording import decimal
 
 _ONE_ELEMENT = " (one element: a barrier, or an overflow or gradient-norm check)"
-_DIGITS = re.compile(r"\d+")
 _COLLECTIVE = re.compile(r"torch[/\\]distributed[/\\](?:distributed_c10d|c10d_logger|rendezvous)\.py$")
 """Where torch waits for other ranks."""
 _OWN_WORDS = (ExceptionRaised, Mark.BARRIER_VICTIM, GlooTimeout, PeerGone, NcclError, StoreWait)
@@ -163,10 +163,11 @@ def _describe_last_words(timeline: Timeline) -> str:
     steps = offsets_by_source(timeline.of_kind(TrainingStep), max)
     ends = offsets_by_source(timeline.events, max)
     complaints = [event for event in timeline.of_kind(UnclassifiedError) if event.place.source in steps]
-    outlived = {_DIGITS.sub("", e.text) for e in complaints if e.place.offset < steps[e.place.source]}
     for event in complaints:
-        at_the_end = event.place.offset >= ends[event.place.source]
-        if at_the_end and is_report(event.text) and _DIGITS.sub("", event.text) not in outlived:
+        source, offset = event.place.source, event.place.offset
+        if offset < ends[source] or not is_report(event.text):
+            continue
+        if not outlived_before(event, complaints, steps[source]):
             words = shorten(event.text, QUOTE_LENGTH, placeholder=" ...")
             return f"the log ends with words of a failure, and no line says what became of the job ({words})"
     return ""

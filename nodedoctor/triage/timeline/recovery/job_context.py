@@ -40,6 +40,8 @@ class JobContext:
     first_were_killed: bool
     last_end: dict[str, int]
     """Place of the last event in each log that ended a process or kept it from going on."""
+    last_error: dict[tuple[str, int | None], int]
+    """Place of the last own error of each rank in each log, that nothing says it caught."""
 
 
 def describe_job(
@@ -59,6 +61,7 @@ def describe_job(
         # unlike processes with an exception
         bool(first) and all(event.what.signal in (7, 9, 11) for event in first),
         offsets_by_source(filter(_is_end, events), max),
+        {(e.place.source, e.who.rank): e.place.offset for e in events if _is_end(e) and is_own_error(e.what)},
     )
 
 
@@ -90,13 +93,15 @@ def follows_kill(event: Event[Any], job: JobContext) -> bool:
 
 
 def is_retold(event: Event[Any], job: JobContext) -> bool:
-    """True for an error that an unknown process retells, before the end of the job.
+    """True for an error that a process retells, before the end of the job or its own.
 
     A mere exit code is no other end: it may be the one of this error.
     """
-    if event.manner != "retold" or event.who.rank is not None:
+    if event.manner != "retold":
         return False
     source, offset = event.place.source, event.place.offset
+    if event.who.rank is not None:
+        return job.last_error.get((source, event.who.rank), offset) > offset
     return any(end > offset or log != source for log, end in job.last_end.items())
 
 

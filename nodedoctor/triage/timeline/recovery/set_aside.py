@@ -6,7 +6,6 @@ Only decisive ones become causes; the others are kept with the reason and shown 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -24,7 +23,6 @@ from nodedoctor.triage.timeline.recovery import survived, teardown
 from nodedoctor.triage.timeline.recovery.job_context import JobContext
 from nodedoctor.triage.timeline.recovery.requests import drop_refused_requests
 
-_DIGITS = re.compile(r"\d+")
 _log = Log(__name__)
 
 
@@ -79,7 +77,7 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
         "survived",
         "the run reports its own success behind it",
         survived.drop_before_success,
-        (Mark.JOB_FINISHED,),
+        (Mark.JOB_FINISHED, Mark.SERVER_READY),
     ),
     SideRule(
         "survived",
@@ -199,16 +197,13 @@ def _set_aside(events: Iterable[Event[Any]], rule: SideRule[Any]) -> list[SideEr
 
 MOST_KINDS = 16
 """Kinds of errors that decided nothing which a document lists, the first ones."""
-_PREFIX_LENGTH = 40
-"""Characters by which errors of one kind differ, without their digits."""
 
 
 def merge_alike(side_errors: Iterable[SideError]) -> tuple[SideError, ...]:
     """The first of each kind of error, with the number of all that are alike."""
     merged: dict[tuple[Any, ...], SideError] = {}
     for error in side_errors:
-        text = _DIGITS.sub("", error.event.text)
-        key = (error.event.kind, error.fate, error.reason, text[:_PREFIX_LENGTH])
+        key = (error.event.kind, error.fate, error.reason, survived.message_shape(error.event.text))
         before = merged.get(key)
         merged[key] = error if before is None else replace(before, count=before.count + error.count)
     return tuple(merged.values())[:MOST_KINDS]

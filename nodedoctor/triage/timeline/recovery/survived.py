@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from nodedoctor.triage.marks import Kind, Mark
@@ -48,7 +48,7 @@ def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
     if not of_one_process(events):
         return events
     return _drop_before(
-        events, (Mark.RECOVERED_FROM_ERROR,), lambda what: what is Mark.UNREAD_TROUBLE or _is_caught(what)
+        events, (Mark.RECOVERED_FROM_ERROR,), lambda e: e.what is Mark.UNREAD_TROUBLE or _is_caught(e.what)
     )
 
 
@@ -60,15 +60,15 @@ def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without a process's own errors before a run's report of success, where no process failed.
 
-    A rank that had an error and never said that it was done keeps it. What a program only retells, it had
+    A rank that had an error and never said that it was done keeps it. What a program retells or logs, it had
     caught: for that the report of one rank alone counts for all, and its own words are enough, by which the
-    training is complete.
+    training is complete or the server up.
     """
     if any(map(_is_death, events)):
         return events
     survived = _places_before(events, _reports_success, lambda e: is_own_error(e.what))
-    survived |= _places_before(events, _reports_success, _is_retold, alone_for_all=True)
-    survived |= _places_before(events, is_end_of_training, _is_retold)
+    survived |= _places_before(events, _reports_success, _was_caught, alone_for_all=True)
+    survived |= _places_before(events, _is_done_or_up, _is_retold)
     return [event for event in events if event.place not in survived or event.kind in QUIET]
 
 
@@ -112,6 +112,10 @@ def _is_retold(event: Event[Any]) -> bool:
     return event.manner == "retold"
 
 
+def _was_caught(event: Event[Any]) -> bool:
+    return _is_retold(event) or _is_caught(event.what)
+
+
 def drop_ends_before_supervised_success(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without ends of processes before the success that an operator reports, who starts them again."""
     end = _last_index(events, lambda e: e.what is Mark.JOB_FINISHED and SUPERVISED.search(e.text) is not None)
@@ -132,20 +136,24 @@ def _reports_success(event: Event[Any]) -> bool:
     return event.what is Mark.JOB_FINISHED and says_any(REPORTS_OF_SUCCESS, event.text)
 
 
+def _is_done_or_up(event: Event[Any]) -> bool:
+    return event.what is Mark.SERVER_READY or is_end_of_training(event)
+
+
 def _last_index(events: list[Event[Any]], is_wanted: Callable[[Event[Any]], bool]) -> int:
     """The index of the last event of a kind; 0 where there is none."""
     return max((index for index, event in enumerate(events) if is_wanted(event)), default=0)
 
 
 def _drop_before(
-    events: list[Event[Any]], last: tuple[Kind, ...], is_dropped: Callable[[object], bool]
+    events: list[Event[Any]], last: tuple[Kind, ...], is_dropped: Callable[[Event[Any]], bool]
 ) -> list[Event[Any]]:
     """Without the trouble before the last event of a kind."""
     end = _last_index(events, lambda event: event.kind in last)
     return [
         event
         for index, event in enumerate(events)
-        if index >= end or event.kind in QUIET or not is_dropped(event.what)
+        if index >= end or event.kind in QUIET or not is_dropped(event)
     ]
 
 
@@ -153,8 +161,11 @@ def _is_caught(what: object) -> bool:
     return isinstance(what, ExceptionRaised) and what.logged
 
 
-def _may_pass(what: object) -> bool:
-    return what is Mark.UNREAD_TROUBLE or (isinstance(what, BarrierMissed) and what.passing)
+def _may_pass(event: Event[Any]) -> bool:
+    """True for what ends no process by itself, or what its program had caught."""
+    what = event.what
+    passing = what is Mark.UNREAD_TROUBLE or (isinstance(what, BarrierMissed) and what.passing)
+    return passing or event.manner == "retold"
 
 
 def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -214,16 +225,28 @@ def _error_kinds(event: Event[Any]) -> set[str]:
     """What errors from the same place of a program have in common."""
     what = event.what
     if what is Mark.UNREAD_TROUBLE:
-        return {_message_shape(event.text)}
+        return {message_shape(event.text)}
     if not isinstance(what, ExceptionRaised):
         return set()
     inner = what.frames[-1] if what.frames else None
-    kinds = {f"{what.type}: {_message_shape(what.message)}"} if what.message else set()
+    kinds = {f"{what.type}: {message_shape(what.message)}"} if what.message else set()
     return kinds | ({f"{what.type} in {inner.file}, {inner.function}"} if inner is not None else set())
 
 
-def _message_shape(text: str) -> str:
+def message_shape(text: str) -> str:
+    """What messages from the same place of a program have in common."""
     return _DIGITS.sub("#", " ".join(text.split()[:WORDS]))
+
+
+def outlived_before(complaint: Event[Any], complaints: Iterable[Event[Any]], last_step: int) -> bool:
+    """True where the job counted on behind a complaint like this one, in the same log."""
+    shape, source = message_shape(complaint.text), complaint.place.source
+    return any(
+        earlier.place.source == source
+        and earlier.place.offset < last_step
+        and message_shape(earlier.text) == shape
+        for earlier in complaints
+    )
 
 
 def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
