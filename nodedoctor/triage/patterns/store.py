@@ -187,9 +187,10 @@ _section_missed
 GlooTimeout
     Timed out waiting (?P<milliseconds>\d+)ms for (?:recv|send) operation to complete
     |Application timeout caused pair closure|\bgloo/transport/\S{1,80}\] (?:Read|Write|Send) timeout\b
-# gloo, transport/tcp/pair.cc; NCCL; strerror(3)
+# gloo, transport/tcp/pair.cc; NCCL; strerror(3); what slurmstepd cannot write to is a task of its own
 PeerGone
-    ^(?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error)[ ]
+    ^(?!(?:slurmstepd\S{0,80}: error: )?write to unblock task )
+    (?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error)[ ]
     \[?(?P<peer>[\w.:-]{1,255})\]?)?.*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe)
 # Open MPI
 PeerGone

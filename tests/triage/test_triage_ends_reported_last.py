@@ -1,0 +1,168 @@
+"""The last words of launchers, shells and sessions: what they leave open, and what they settle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import judged, steps
+
+from nodedoctor.triage.verdict.decision.kind import kind_of
+
+TERMINATED = (
+    "Terminated",
+    "run.sh: line 12: 88123 Terminated              {command}",
+    "[1]+  Terminated              {command}",
+    "[1]    4411 terminated  {command}",
+    "zsh: terminated  {command}",
+    "fish: Job 1, '{command}' terminated by signal SIGTERM (Polite quit request)",
+)
+ENDED_WELL = (
+    "[exiting program at iteration 30] datetime: 2026-11-29 14:00:00 ",
+    "[exiting program after 234.1 minutes] datetime: 2026-11-29 14:00:00 ",
+    "2026-11-29 11:00:01,104 sagemaker-training-toolkit INFO     Reporting training SUCCESS",
+    "LAUNCH INFO 2026-11-29 10:11:01,100 Pod completed\nLAUNCH INFO 2026-11-29 10:11:01,100 Exit code 0",
+    "2026-11-29 11:11:11,104\tSUCC cli.py:65 -- Job 'raysubmit_Ab1' succeeded",
+)
+SESSIONS = (
+    "remote command exited without exit status or exit signal",
+    "Shared connection to gpu-7 closed.",
+)
+STOPPED = "*** SIGTERM received at time=1790000000 on cpu 3 ***\n"
+PYXIS = (
+    "slurmstepd: error: pyxis: child 12004 failed with error code: 1\n"
+    "slurmstepd: error: pyxis: failed to import docker image\n"
+    "slurmstepd: error: spank_task_init_privileged failed\n"
+    "slurmstepd: error: write to unblock task 0 failed: Broken pipe\n"
+    "srun: error: cn-044: task 0: Exited with exit code 1\n"
+    "srun: error: cn-045: task 1: Exited with exit code 1\n"
+)
+
+
+@pytest.mark.parametrize("words", TERMINATED)
+def test_a_job_that_a_shell_saw_terminated_is_not_called_clean(words: str, tmp_path: Path) -> None:
+    text = steps(1, 30) + words.format(command="python train.py --lr 0.1") + "\n"
+    verdict = judged(tmp_path, text).verdict
+    assert (verdict.outcome, [who.rank for who in verdict.culprits]) == ("undetermined", [])
+    done = judged(tmp_path, steps(1, 30) + "Training completed\n" + text[len(steps(1, 30)) :]).verdict
+    assert done.outcome == "clean"
+
+
+@pytest.mark.parametrize("words", TERMINATED[1:3])
+@pytest.mark.parametrize("command", ["nvidia-smi dmon > gpu.log", "python monitor.py", "sleep 3600"])
+def test_a_monitor_that_a_script_ends_is_no_trouble(words: str, command: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, steps(1, 30) + words.format(command=command) + "\n").verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("words", ENDED_WELL)
+def test_who_watches_over_a_job_says_that_it_came_to_its_end(words: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, f"{steps(1, 30)}{words}\n").verdict
+    assert (verdict.outcome, kind_of(verdict.cause, verdict.evidence)) == ("clean", "none/finished")
+    assert judged(tmp_path, f"{words}\n").verdict.outcome == "clean"
+
+
+def test_megatron_that_saves_after_sigterm_was_ended_in_order(tmp_path: Path) -> None:
+    words = "[exiting program after receiving SIGTERM.] datetime: 2026-11-29 14:00:00 \n"
+    verdict = judged(tmp_path, steps(1, 30) + words).verdict
+    assert (verdict.outcome, verdict.cause) == ("clean", "none")
+    assert "terminated" in verdict.headline
+
+
+@pytest.mark.parametrize("words", SESSIONS)
+def test_a_session_that_ended_leaves_the_job_open(words: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, f"{steps(1, 30)}{words}\n").verdict.outcome == "undetermined"
+    done = f"{steps(1, 30)}Training completed\n{words}\n"
+    assert judged(tmp_path, done).verdict.outcome == "clean"
+
+
+def test_sigterm_behind_the_end_of_the_training_is_its_teardown(tmp_path: Path) -> None:
+    assert judged(tmp_path, steps(1, 30) + "Training completed\n" + STOPPED).verdict.outcome == "clean"
+    assert judged(tmp_path, steps(1, 30) + STOPPED).verdict.outcome == "failure"
+    more = steps(1, 30) + "Training completed\n" + steps(31, 60) + STOPPED
+    assert judged(tmp_path, more).verdict.outcome == "failure"
+
+
+def test_a_container_that_never_started_is_no_peer_that_went_away(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, PYXIS).verdict
+    assert kind_of(verdict.cause, verdict.evidence) == "undetermined/container_never_started"
+    assert "failed to import docker image" in verdict.headline
+    assert (verdict.culprits, verdict.parties) == ((), ())
+
+
+def test_a_pod_that_kubernetes_evicts_for_a_taint_ends_its_job(tmp_path: Path) -> None:
+    words = "34s  Normal  TaintManagerEviction  pod/w-2  {} Pod ml/w-2\n"
+    verdict = judged(tmp_path, steps(1, 30) + words.format("Marking for deletion")).verdict
+    assert (verdict.outcome, verdict.cause) == ("failure", "peer_died")
+    assert judged(tmp_path, steps(1, 30) + words.format("Cancelling deletion of")).verdict.outcome == "clean"
+    gone_on = steps(1, 30) + words.format("Marking for deletion") + steps(31, 60)
+    assert judged(tmp_path, gone_on).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("cancelled", [0, 1, 2])
+def test_what_xla_cancels_points_to_another_process(cancelled: int, tmp_path: Path) -> None:
+    """It cancels what waits for a process that failed."""
+    error = "jaxlib.xla_extension.XlaRuntimeError: CANCELLED: Execution cancelled."
+    frames = ("Traceback (most recent call last):", '  File "/w/t.py", line 3, in <module>', "    f()")
+    text = "".join(
+        f"{rank}: {line}\n"
+        for rank in range(3)
+        for line in (*frames, "ValueError: bad batch" if rank == cancelled else error)
+    )
+    verdict = judged(tmp_path, text).verdict
+    assert [who.rank for who in verdict.culprits] == [cancelled]
+
+
+@pytest.mark.parametrize("decision", ["RETRY", "Decision: FailureDecision.RETRY"])
+def test_ray_train_that_starts_its_workers_again_goes_on(decision: str, tmp_path: Path) -> None:
+    lost = (
+        "(raylet) The node with node id: 88ab and address: 10.0.0.9 and node name: 10.0.0.9 has been marked"
+        " dead because the detector has missed too many heartbeats from it.\n"
+    )
+    text = steps(1, 30) + lost + f"(TrainController pid=9) [FailurePolicy] {decision}\n" + steps(20, 60)
+    assert judged(tmp_path, text + "Training completed\n").verdict.outcome == "recovered"
+    assert judged(tmp_path, steps(1, 30) + lost).verdict.cause == "peer_died"
+
+
+STOPS = (
+    "I 11-29 10:21:11 controller.py:221] Cluster t preempted or failed (status: None). Recovering...",
+    "Warning  Preempted  12s  default-scheduler  Preempted by pod ml/other on node a3-1: Pod was preempted",
+)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_job_that_worked_on_behind_its_preemption_came_to_its_end(stop: str, tmp_path: Path) -> None:
+    end = "I 11-29 12:00:00 controller.py:301] Managed job 9 (task: 0, name: t) status: SUCCEEDED\n"
+    stopped = judged(tmp_path, f"{steps(1, 30)}{stop}\n").verdict
+    assert (stopped.outcome, stopped.cause) == ("clean", "none")
+    assert "preempted" in stopped.headline
+    done = judged(tmp_path, f"{steps(1, 30)}{stop}\n{steps(20, 60)}{end}").verdict
+    assert (done.outcome, kind_of(done.cause, done.evidence)) == ("clean", "none/finished")
+
+
+def test_requests_that_a_server_preempts_stop_no_job(tmp_path: Path) -> None:
+    text = f"WARNING 11-29 10:00:00 [scheduler.py:1754] preempted 12 sequences\n{steps(1, 30)}"
+    verdict = judged(tmp_path, text).verdict
+    assert (verdict.outcome, "preempted" in verdict.headline) == ("clean", False)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (
+            "n1:9:3 [0] bootstrap.cc:77 NCCL WARN Bootstrap Root : mismatch in rank count from procs 8 : 16\n"
+            "n1:9:3 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer n2<51>",
+            "user_code_exception/settings",
+        ),
+        (
+            "but OMPI was not built with SLURM's PMI support and therefore cannot\n"
+            "srun: error: n7: tasks 0-3: Exited with exit code 1",
+            "version_mismatch/other",
+        ),
+    ],
+)
+def test_processes_that_were_started_as_another_job_than_they_are(
+    words: str, kind: str, tmp_path: Path
+) -> None:
+    verdict = judged(tmp_path, f"{words}\n").verdict
+    assert kind_of(verdict.cause, verdict.evidence) == kind
+    assert verdict.culprits == ()
