@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import judged, steps
+from say import judged, raised, steps
 
 from nodedoctor.triage.verdict.decision.kind import kind_of
 
@@ -28,6 +28,7 @@ SESSIONS = (
     "remote command exited without exit status or exit signal",
     "Shared connection to gpu-7 closed.",
 )
+FRAMES = ["Traceback (most recent call last):", '  File "/w/t.py", line 3, in <module>', "    f()"]
 STOPPED = "*** SIGTERM received at time=1790000000 on cpu 3 ***\n"
 PYXIS = (
     "slurmstepd: error: pyxis: child 12004 failed with error code: 1\n"
@@ -102,11 +103,10 @@ def test_a_pod_that_kubernetes_evicts_for_a_taint_ends_its_job(tmp_path: Path) -
 def test_what_xla_cancels_points_to_another_process(cancelled: int, tmp_path: Path) -> None:
     """It cancels what waits for a process that failed."""
     error = "jaxlib.xla_extension.XlaRuntimeError: CANCELLED: Execution cancelled."
-    frames = ("Traceback (most recent call last):", '  File "/w/t.py", line 3, in <module>', "    f()")
     text = "".join(
         f"{rank}: {line}\n"
         for rank in range(3)
-        for line in (*frames, "ValueError: bad batch" if rank == cancelled else error)
+        for line in (*FRAMES, "ValueError: bad batch" if rank == cancelled else error)
     )
     verdict = judged(tmp_path, text).verdict
     assert [who.rank for who in verdict.culprits] == [cancelled]
@@ -166,3 +166,42 @@ def test_processes_that_were_started_as_another_job_than_they_are(
     verdict = judged(tmp_path, f"{words}\n").verdict
     assert kind_of(verdict.cause, verdict.evidence) == kind
     assert verdict.culprits == ()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "<error>   [2026-11-29, 01:55:03] trial failed (restart {done}/{of})",
+        "<error>   [2026-11-29, 01:55:03] unexpected failure of trial after restart {done}/{of}: container"
+        " failed with non-zero exit code: 1",
+    ],
+)
+@pytest.mark.parametrize(("done", "of"), [(0, 5), (1, 15), (5, 5), (0, 0)])
+def test_determined_starts_a_trial_again_until_it_has_used_up_its_restarts(
+    words: str, done: int, of: int, tmp_path: Path
+) -> None:
+    failed = steps(1, 30) + raised(1, "ValueError: bad shard") + words.format(done=done, of=of) + "\n"
+    assert judged(tmp_path, failed).verdict.cause == "user_code_exception"
+    again = judged(tmp_path, failed + steps(1, 60) + "Training completed\n").verdict
+    assert done == of or again.outcome == "recovered"
+
+
+@pytest.mark.parametrize("blank", ["", "\n", "  \n"])
+def test_a_message_that_begins_behind_a_line_break_is_read(blank: str, tmp_path: Path) -> None:
+    error = f"RuntimeError: \n{blank}CUDA VERSION MISMATCH\nRequested CUDA version: 12.8"
+    text = "".join(f"[rank1]: {line}\n" for line in FRAMES + error.split("\n"))
+    verdict = judged(tmp_path, text).verdict
+    assert (verdict.cause, "CUDA VERSION MISMATCH" in verdict.headline) == ("version_mismatch", True)
+    bare = "".join(f"[rank1]: {line}\n" for line in [*FRAMES, "AssertionError", "CUDA VERSION MISMATCH"])
+    assert "MISMATCH" not in judged(tmp_path, bare).verdict.headline
+
+
+@pytest.mark.parametrize(("error", "met"), [("Timeout", True), ("Connection", False)])
+def test_a_rendezvous_whose_store_is_gone_is_none_that_nodes_missed(
+    error: str, met: bool, tmp_path: Path
+) -> None:
+    name = f"torch.distributed.elastic.rendezvous.api.Rendezvous{error}Error"
+    text = "\n".join([*FRAMES, f"{name}: The connection to the C10d store has failed.", ""])
+    verdict = judged(tmp_path, steps(1, 30) + text).verdict
+    assert verdict.cause == "network_socket_interface"
+    assert ("did not all meet" in verdict.headline) == met

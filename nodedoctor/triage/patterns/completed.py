@@ -51,7 +51,7 @@ _TESTED = re.compile(
     r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
     r"|^\W*(?:[Pp]ipeline|[Ww]orkflow|[Bb]enchmark) [Cc]ompleted?\W*$"
     r"|\b[Ff]inished evaluation for\b|^&{4} PASSED\b|^\W{0,3}(?:PASSED|DONE)!?\W{0,3}$"
-    r"|\b(?:finished|completed|exited) with (?:exit )?(?:code|status) 0\b"
+    r"|\b(?:finished|completed|exited) with (?:exit )?(?:code|status) 0\b|[,:] exit (?:code|status) 0$"
 )
 """The same of what measures and judges instead of training."""
 _ALL = re.compile(

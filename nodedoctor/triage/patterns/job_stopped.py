@@ -73,6 +73,9 @@ RESTART_ATTEMPT
 RESTART_ATTEMPT
     Job \S+ is restarting because\b|\[FailurePolicy\] (?:Decision: )?(?:FailureDecision\.)?RETRY\b
     |^Task is starting \(retry\)\.$|\bStarting attempt (?:[2-9]|\d\d) of \d
+# Determined AI's master (internal/trial.go), which counts the restarts before: not of the last one
+RESTART_ATTEMPT
+    \btrial failed \(restart (\d{1,4})/(?!\1\))|\bfailure of trial after restart (\d{1,4})/(?!\2\b)
 # LSF (IBM Spectrum LSF, "LSF job termination reasons"), OpenPBS and Torque (src/resmom/mom_main.c),
 # HTCondor's event log (manual, "Job Event Log Codes")
 CancelledByUser  why=time limit

@@ -280,7 +280,10 @@ cannot-listen  personal
 # torch/distributed/elastic/rendezvous/dynamic_rendezvous.py
 rendezvous-failed  as_warning  ground=path
   the nodes did not all meet at the rendezvous
-    ^(?!.*(?:keep-alive heartbeat|to shutdown the rendezvous)).*Rendezvous(?:Timeout|Connection)Error
+    ^(?!.*(?:keep-alive heartbeat|to shutdown the rendezvous)).*RendezvousTimeoutError
+rendezvous-failed  as_warning  ground=path
+  the store of the rendezvous could not be reached, or had ended
+    ^(?!.*(?:keep-alive heartbeat|to shutdown the rendezvous)).*RendezvousConnectionError
 agent-unheard  as_warning  ground=path
   a torchrun agent lost its connection to the rendezvous
     has failed to (?:send a keep-alive heartbeat to|shutdown) the rendezvous
