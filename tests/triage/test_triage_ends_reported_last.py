@@ -205,3 +205,26 @@ def test_a_rendezvous_whose_store_is_gone_is_none_that_nodes_missed(
     verdict = judged(tmp_path, steps(1, 30) + text).verdict
     assert verdict.cause == "network_socket_interface"
     assert ("did not all meet" in verdict.headline) == met
+
+
+CAPACITY = (
+    'Error from server (Forbidden): error when creating "job.yaml": pods "t-0" is forbidden: exceeded quota:'
+    " gpus, requested: requests.nvidia.com/gpu=8, used: requests.nvidia.com/gpu=24",
+    "sbatch: error: QOSMaxSubmitJobPerUserLimit",
+    "(autoscaler +30s) Error: No available node types can fulfill resource request {'GPU': 8.0}. Add suitable"
+    " node types to this cluster to resolve this issue.",
+    "ValueError: There are not enough GPUs available for the number of processes requested (16).",
+)
+
+
+@pytest.mark.parametrize("words", CAPACITY)
+def test_more_was_asked_for_than_there_is(words: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, f"{words}\n").verdict
+    assert kind_of(verdict.cause, verdict.evidence) == "user_code_exception/settings"
+    assert verdict.culprits == ()
+
+
+@pytest.mark.parametrize("words", [CAPACITY[0], CAPACITY[2]])
+def test_a_job_that_got_what_it_asked_for_later_did_not_fail(words: str, tmp_path: Path) -> None:
+    text = f"{words}\n{steps(1, 30)}Training completed\n"
+    assert judged(tmp_path, text).verdict.outcome == "clean"
