@@ -44,12 +44,8 @@ def ended_in_order(timeline: Timeline) -> bool:
 def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
     """The verdict without trouble: healthy on a sign of life, else undetermined."""
     done = timeline.marked(Mark.JOB_FINISHED)
-    steps = timeline.of_kind(TrainingStep)
-    stops = [
-        event
-        for event in timeline.of_kind(CancelledByUser)
-        if not _was_done_before(event, done) and not _was_outlived(event, steps, done)
-    ]
+    stops = [event for event in timeline.of_kind(CancelledByUser) if not _was_done_before(event, done)]
+    stops = _without_passed(stops, timeline.of_kind(TrainingStep), done)
     running, serving = timeline.marked(Mark.RAS_RUNNING), timeline.marked(Mark.SERVER_READY)
     in_order = bool(stops or done or timeline.marked(Mark.SHUT_DOWN))
     unfinished_bar = "" if in_order else _unfinished_bar(timeline)
@@ -124,13 +120,16 @@ def _was_done_before(stop: Event[Any], done: Sequence[Event[Mark]]) -> bool:
     )
 
 
-def _was_outlived(
-    stop: Event[Any], steps: Sequence[Event[TrainingStep]], done: Sequence[Event[Mark]]
-) -> bool:
-    """True for a stop behind which the job worked on, and then came to its end."""
-    here = stop.place.source
-    worked = offsets_by_source(steps, max).get(here, -1)
-    return stop.place.offset < worked < offsets_by_source(done, max).get(here, -1)
+def _without_passed(
+    stops: Sequence[Event[Any]], steps: Sequence[Event[TrainingStep]], done: Sequence[Event[Mark]]
+) -> list[Event[Any]]:
+    """The stops but those behind which the job worked on, and then came to its end."""
+    worked, ends = offsets_by_source(steps, max), offsets_by_source(done, max)
+    return [
+        stop
+        for stop in stops
+        if not stop.place.offset < worked.get(stop.place.source, -1) < ends.get(stop.place.source, -1)
+    ]
 
 
 def _describe_count(step: TrainingStep) -> str:
