@@ -14,7 +14,7 @@ from typing import Any
 from nodedoctor.debug import Log
 from nodedoctor.triage.identity.hosts import hosts_of, ranks_from_hosts
 from nodedoctor.triage.identity.labels import Sources, is_rank
-from nodedoctor.triage.identity.paths import identities_from_paths
+from nodedoctor.triage.identity.paths import has_one_file_tree, identities_from_paths
 from nodedoctor.triage.identity.processes import (
     AgentTable,
     BusTable,
@@ -49,12 +49,11 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
         for kind, label in stats.labels.items()
         if is_rank(kind, label, world, stats.lines)
     }
-    local_ranks = [who.local_rank for who in owners.values() if who.local_rank is not None]
     people = [location for stats in sources.values() for location in stats.locations]
     people += AgentTable(events).people
     # without their hosts, which may be those of peers
     people += [RankLocation(event.who.rank, event.who.local_rank) for event in events]
-    one_node = is_one_node(people, world, events) and len(set(local_ranks)) == len(local_ranks)
+    one_node = is_one_node(people, world, events) and has_one_file_tree(sources)
 
     @cache
     def identify(source: str, who: Identity) -> Identity:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from nodedoctor.triage.identity.labels import Sources, SourceStats, is_permutation
@@ -59,6 +59,17 @@ def _identity_from_path(path: str) -> Identity:
         local_rank=int(local[1] or local[2]) if local else None,
         pid=int(pid[1]) if pid else None,
     )
+
+
+def has_one_file_tree(paths: Iterable[str]) -> bool:
+    """True where each local rank has files in one tree: a second node has one of its own.
+
+    Output and errors of a rank are two files of one tree, and so are the attempts of one run.
+    """
+    places = {
+        (match[1] or match[2], path[: match.start()]) for path in paths if (match := _LOCAL_RANK.search(path))
+    }
+    return len({local_rank for local_rank, _ in places}) == len(places)
 
 
 def rank_of_dump(path: str) -> int | None:

@@ -13,6 +13,7 @@ _MLPERF = r'(?:"key": "(?:run_stop|status)"|\brun_stop: \{).{1,300}"success"'
 _TRAINER_RESULT = re.compile(
     r"\btrain_runtime\b|Trainer\.fit` stopped: `max_(?:steps|epochs)"
     rf"|^\W{{0,3}}after training is done\]|{_MLPERF}"
+    r"|^\W{0,3}exiting program (?:at iteration|after) \d"
 )
 """How trainers report a training that they have done (Hugging Face, Lightning, Megatron, MLPerf).
 
@@ -50,7 +51,7 @@ _TESTED = re.compile(
     r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
     r"|^\W*(?:[Pp]ipeline|[Ww]orkflow|[Bb]enchmark) [Cc]ompleted?\W*$"
     r"|\b[Ff]inished evaluation for\b|^&{4} PASSED\b|^\W{0,3}(?:PASSED|DONE)!?\W{0,3}$"
-    r"|\b(?:finished|completed|exited) with (?:exit )?(?:code|status) 0\b"
+    r"|\b(?:finished|completed|exited) with (?:exit )?(?:code|status) 0\b|[,:] exit (?:code|status) 0$"
 )
 """The same of what measures and judges instead of training."""
 _ALL = re.compile(
@@ -63,11 +64,14 @@ _ALL = re.compile(
 )
 """The same of launchers, and of scripts that run several programs, or one until it works."""
 SUPERVISED = re.compile(
-    r"^Job 'raysubmit_\w+' succeeded$|\bJob \S+ (?:is )?successfully completed\b"
+    r"(?:^| -- )Job 'raysubmit_\w+' succeeded$|\bJob \S+ (?:is )?successfully completed\b"
     r"|\b(?:PyTorch|TF|MPI|XGBoost|Paddle|JAX)Job \S+ (?:is )?successfully completed\b"
     r"|\bjobset completed successfully\b|\bMarking task as SUCCESS\b|\bTask exited with return code 0$"
+    r"|\b[Jj]ob (?:\S+ ){0,8}\(?status: SUCCEEDED\b|\bReporting training SUCCESS$"
+    r"|^(?:LAUNCH INFO .{1,40} )?Pod completed$"
 )
-"""The same of those that watch over a whole job and may start its parts again (Ray, Kubeflow, Airflow)."""
+"""The same of those that watch over a whole job and may start its parts again (Ray, Kubeflow, Airflow,
+SageMaker, Paddle, SkyPilot)."""
 _NOT_YET = r"(?!.{0,20}(?:[EeÉé]po[cq]|etapa|step|轮|エポック|에폭|эпох))"
 _OTHER_LANGUAGES = tuple(
     re.compile(f"(?:{words}){_NOT_YET}")

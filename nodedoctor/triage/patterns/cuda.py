@@ -180,6 +180,10 @@ torch-without-part  quoted  personal
   this build of torch has no part that the program asks for
     Distributed package doesn't have \w{2,8} built in
     |use_libuv was requested but PyTorch was buil[dt] without libuv support
+# Open MPI (ompi/runtime/ompi_rte.c, its help texts), started by srun and not by mpirun
+mpi-without-launcher
+  this build of MPI cannot be started by this launcher, of which each process takes itself for a whole job
+    \bOMPI was not built with SLURM's PMI support\b
 [user_code_exception]
 cuda-after-fork  personal
   CUDA was used in a process forked after CUDA had started

@@ -214,9 +214,13 @@ container-never-started  hint
 crash-loop  hint
   a container ends each time that it is started (CrashLoopBackOff)
     \bCrashLoopBackOff\b|Back-off restarting failed container
+# Kubernetes (pkg/controller/tainteviction), of the pods of a node that does not answer or is emptied
+pod-evicted
+  Kubernetes took a pod off its node, which did not answer or was being emptied
+    \bTaintManagerEviction\b.{0,80}\bMarking for deletion\b
 # shells
 ProcessExit
-    ^(?:\S*: line \d+: +(?P<pid>\d+) +)?(?P<signal>Killed|Segmentation fault|Bus error|Aborted)
+    ^(?:\S*: line \d+: +(?P<pid>\d+) +)?(?P<signal>Killed|Terminated|Segmentation fault|Bus error|Aborted)
     (?: +\(core dumped\)(?: +\S.*)?|(?(pid) +\S.*| {2,}\S.*))?$
 ProcessExit
     ^\S*: line \d+: +(?P<pid>\d+) +(?P<signal>Floating point exception|Illegal instruction)

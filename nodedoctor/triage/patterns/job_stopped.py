@@ -49,9 +49,9 @@ LAUNCHER_STARTED
 _cancelled_by_slurm
     \*?\*? ?(?:JOB|STEP) \S+ (?:ON \S+ )?CANCELLED AT \S+
     (?: [Dd][Uu][Ee] to (?P<lower>.*?)| DUE TO (?P<why>[A-Z ]+))?(?: \*\*\*|$)
-# vLLM raises it for SIGTERM (vllm/entrypoints)
+# vLLM raises it for SIGTERM (vllm/entrypoints); Megatron-LM saves first (megatron/training/training.py)
 CancelledByUser  why=terminated
-    ^\s*KeyboardInterrupt: terminated$
+    ^\s*KeyboardInterrupt: terminated$|^\W{0,3}exiting program after receiving SIGTERM\b
 CancelledByUser  why=interrupted from the keyboard
     ^\s*(?:\w+Error: )?KeyboardInterrupt\b(?!: terminated$)
     |\b[Kk]eyboard ?[Ii]nterrupt(?:ion|ed)?(?: detected| received)?[.,:;!](?! terminated$)
@@ -59,8 +59,8 @@ CancelledByUser  why=interrupted from the keyboard
 # Kubernetes (kube-scheduler, kubelet), SkyPilot, Ray (gcs_server, the autoscaler), audit logs of Google and
 # Amazon; vLLM preempts requests of its own when its cache is full
 CancelledByUser  why=preempted
-    [Pp]reempt(?:ed|ion) (?!by \S+ mode\b|mode\b)|PREEMPTION|PreemptionByScheduler|was forcibly preempted
-    |Terminated due to preemption|DRAIN_PREEMPTED|compute\.instances\.preempted
+    [Pp]reempt(?:ed|ion) (?!by \S+ mode\b|mode\b|\d+ (?:seq|req))|PREEMPTION|PreemptionByScheduler
+    |was forcibly preempted|Terminated due to preemption|DRAIN_PREEMPTED|compute\.instances\.preempted
     |\b(?:[Rr]un|[Jj]ob|[Ii]nstance|[Nn]ode|[Pp]od|[Vv][Mm])s? (?:\S+ ){0,3}(?:was|were|been|got) preempted\b
     |Spot Instance [Ii]nterruption (?:[Ww]arning|[Nn]otice)|in response to imminent node shutdown
 # Kubernetes (the job controller, the kubelet)
@@ -69,9 +69,13 @@ CancelledByUser  why=time limit
 # torchelastic; nohup says so at the start of what somebody runs with it, in his language
 RESTART_ATTEMPT
     will restart worker group|Restarting worker group|^nohup: (?:ignoring input|忽略输入)
-# Kubeflow's operators, Metaflow, Airflow
+# Kubeflow's operators, Metaflow, Airflow, Ray Train
 RESTART_ATTEMPT
-    Job \S+ is restarting because\b|^Task is starting \(retry\)\.$|\bStarting attempt (?:[2-9]|\d\d) of \d
+    Job \S+ is restarting because\b|\[FailurePolicy\] (?:Decision: )?(?:FailureDecision\.)?RETRY\b
+    |^Task is starting \(retry\)\.$|\bStarting attempt (?:[2-9]|\d\d) of \d
+# Determined AI's master (internal/trial.go), which counts the restarts before: not of the last one
+RESTART_ATTEMPT
+    \btrial failed \(restart (\d{1,4})/(?!\1\))|\bfailure of trial after restart (\d{1,4})/(?!\2\b)
 # LSF (IBM Spectrum LSF, "LSF job termination reasons"), OpenPBS and Torque (src/resmom/mom_main.c),
 # HTCondor's event log (manual, "Job Event Log Codes")
 CancelledByUser  why=time limit

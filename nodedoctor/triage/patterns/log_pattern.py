@@ -155,8 +155,8 @@ SIGNALS = {
     "SIGSEGV": 11, "SIGPIPE": 13, "SIGTERM": 15,
     "Hangup": 1, "Interrupt": 2, "Illegal instruction": 4, "Aborted": 6, "Bus error": 7, "Killed": 9,
     "Floating point exception": 8, "floating-point exception": 8, "Segmentation fault": 11,
-    "segmentation fault": 11, "Terminated": 15, "killed": 9, "bus error": 7, "abort": 6, "Abort trap": 6,
-    "illegal hardware instruction": 4, "floating point exception": 8,
+    "segmentation fault": 11, "Terminated": 15, "terminated": 15, "killed": 9, "bus error": 7, "abort": 6,
+    "Abort trap": 6, "illegal hardware instruction": 4, "floating point exception": 8,
 }  # fmt: skip
 """Signals by their names and by strsignal(3)'s words, which shells and torch's data loader write."""
 _LARGEST_SIGNAL = 64

@@ -244,7 +244,8 @@ NodeLost
 # the same of a person's session (clientloop.c, packet.c), whose end need not be that of the job
 SESSION_CUT
     ^Connection to [\w.-]+ closed by remote host\.|^client_loop: send disconnect:[ ]
-    |^packet_write_wait: Connection to .{1,80}: Broken pipe
+    |^packet_write_wait: Connection to .{1,80}: Broken pipe|^Shared connection to [\w.-]+ closed\.$
+    |\bremote command exited without exit status\b
 # srun (src/api/step_launch.c)
 NodeLost
     Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<unstarted>.{0,79}\S)

@@ -210,6 +210,9 @@ nccl-no-algorithm  quoted  personal
 rank-given-twice
   two processes were started with the same rank
     rank \d+ of \d+ ranks has already checked in
+worlds-differ
+  processes that meet were started with different numbers of ranks
+    \bmismatch in rank count from procs \d+ : \d+
 [collective_mismatch]
 # its transports (transport/net_socket.cc), which name both reasons themselves
 sizes-differ  ground=path

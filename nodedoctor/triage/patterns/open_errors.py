@@ -50,6 +50,8 @@ class OpenErrors:
             self._events = [
                 event if event.time is not None else replace(event, time=line.time) for event in self._events
             ]
+        if line.key == self._key and line.text.strip() and not line.text.startswith("Traceback (most recent"):
+            self._events = [_with_message(event, line.text.strip()) for event in self._events]
         if line.key == self._key and self._is_handler(line.text):
             self._events = [replace(event, manner="handled") for event in self._events]
             self._lines_left = 0
@@ -75,6 +77,16 @@ class OpenErrors:
         """All held events."""
         yield from self._events
         self._events = []
+
+
+def _with_message(event: Event[Any], text: str) -> Event[Any]:
+    """The event with this line as its message, where that begins behind a line break.
+
+    Python puts a colon behind the name of an exception only where a message follows.
+    """
+    what = event.what
+    waits = isinstance(what, ExceptionRaised) and not what.message and event.text.rstrip().endswith(":")
+    return replace(event, what=replace(what, message=text)) if waits else event
 
 
 def _describe_exception(event: Event[Any]) -> str:

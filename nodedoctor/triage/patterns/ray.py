@@ -56,6 +56,11 @@ TaskFailed
     (?:, ip=(?P<host>[\w.:-]+))?
 ActorDied
     WorkerCrashedError|worker died or was killed while executing a task
+[user_code_exception]
+# its autoscaler (autoscaler/_private/event_summarizer.py): no kind of node is large enough
+no-capacity  quoted
+  Ray has no nodes for what the job asks for
+    No available node types can fulfill resource requests? .{0,200}
 """,
     ActorDied,
     TaskFailed,

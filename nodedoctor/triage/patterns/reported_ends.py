@@ -37,7 +37,7 @@ ProcessExit  of_job
     \b(?:PyTorch|TF|MPI|XGBoost|Paddle|JAX)Job \S+ is failed because\b|\bjobset failed due to\b
     |\bhas reached the specified backoff limit\b|\bBackoffLimitExceeded\b
     |\bTraining job failed$|\bReporting training FAILURE\b
-    |^Job 'raysubmit_\w+' failed$|^Workflow failed\.$|\bJob \d+ failed with return code(?: list)?:
+    |(?:^| -- )Job 'raysubmit_\w+' failed$|^Workflow failed\.$|\bJob \d+ failed with return code(?: list)?:
     |\bMarking task as FAILED\b
 """
 """Of a whole job; its level is that of the reporter."""
@@ -45,15 +45,16 @@ ProcessExit  of_job
 _SHELLS = r"""
 # zsh, fish, macOS's and bash's notices of jobs
 ProcessExit
-    ^zsh: (?P<signal>killed|segmentation fault|bus error|abort|illegal hardware instruction
+    ^zsh: (?P<signal>killed|terminated|segmentation fault|bus error|abort|illegal hardware instruction
     |floating point exception)(?: |$)
 ProcessExit
-    ^\[\d{1,3}\] {1,6}(?:[+-] {1,6})?\d{1,10} (?P<signal>killed|segmentation fault|bus error|abort) {1,8}\S
+    ^\[\d{1,3}\] {1,6}(?:[+-] {1,6})?\d{1,10} (?P<signal>killed|terminated|segmentation fault|bus error
+    |abort) {1,8}\S
 ProcessExit
-    ^\[\d{1,3}\][+-]? {1,6}(?P<signal>Killed|Segmentation fault|Bus error|Aborted|Illegal instruction
-    |Floating point exception)\b
+    ^\[\d{1,3}\][+-]? {1,6}(?P<signal>Killed|Terminated|Segmentation fault|Bus error|Aborted
+    |Illegal instruction|Floating point exception)\b
 ProcessExit
-    ^fish: Job \d{1,3}, .{1,200} terminated by signal (?P<signal>SIG(?!TERM|INT|HUP)[A-Z]{2,6}) \(
+    ^fish: Job \d{1,3}, .{1,200} terminated by signal (?P<signal>SIG(?!INT|HUP)[A-Z]{2,6}) \(
 ProcessExit
     ^(?P<signal>Killed|Segmentation fault|Bus error|Abort trap): \d{1,2}$
     |^(?P<signal2>Illegal instruction|Floating point exception)(?: +\(core dumped\))?$

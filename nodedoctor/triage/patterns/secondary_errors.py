@@ -39,6 +39,7 @@ _ECHO_WORDS = re.compile(
     r"|ACL stream synchronize failed"
     r"|subprocesses has abruptly died"
     r"|interpreter shutdown|Python is likely shutting down"  # Lib/threading.py, concurrent/futures, importlib
+    r"|^CANCELLED: "  # XLA, of what waits for a process that failed
     r"|^cancell?ed$|^Executor failed\.?$|[Ww]orkers? (?:died|failed|exited)|killed by signal|Broken pipe"
 )
 _MISTAKES = frozenset((

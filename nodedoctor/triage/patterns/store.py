@@ -187,9 +187,10 @@ _section_missed
 GlooTimeout
     Timed out waiting (?P<milliseconds>\d+)ms for (?:recv|send) operation to complete
     |Application timeout caused pair closure|\bgloo/transport/\S{1,80}\] (?:Read|Write|Send) timeout\b
-# gloo, transport/tcp/pair.cc; NCCL; strerror(3)
+# gloo, transport/tcp/pair.cc; NCCL; strerror(3); what slurmstepd cannot write to is a task of its own
 PeerGone
-    ^(?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error)[ ]
+    ^(?!(?:slurmstepd\S{0,80}: error: )?write to unblock task )
+    (?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error)[ ]
     \[?(?P<peer>[\w.:-]{1,255})\]?)?.*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe)
 # Open MPI
 PeerGone
@@ -279,7 +280,10 @@ cannot-listen  personal
 # torch/distributed/elastic/rendezvous/dynamic_rendezvous.py
 rendezvous-failed  as_warning  ground=path
   the nodes did not all meet at the rendezvous
-    ^(?!.*(?:keep-alive heartbeat|to shutdown the rendezvous)).*Rendezvous(?:Timeout|Connection)Error
+    ^(?!.*(?:keep-alive heartbeat|to shutdown the rendezvous)).*RendezvousTimeoutError
+rendezvous-failed  as_warning  ground=path
+  the store of the rendezvous could not be reached, or had ended
+    ^(?!.*(?:keep-alive heartbeat|to shutdown the rendezvous)).*RendezvousConnectionError
 agent-unheard  as_warning  ground=path
   a torchrun agent lost its connection to the rendezvous
     has failed to (?:send a keep-alive heartbeat to|shutdown) the rendezvous

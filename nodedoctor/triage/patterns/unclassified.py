@@ -119,7 +119,7 @@ _NONE = re.compile(
     r" (?i:errors?)\b"
     r"|\bcuda(?:Get|PeekAt)LastError\b(?!\()"  # a function in a profiler's table
     r"|: Not affected$"  # lscpu, of a weakness of the processor
-    r"|(?:exit|return)(?:ed)? (?:with )?(?:code|status)\W{1,3}0\b"
+    r"|(?:[Ee]xit|[Rr]eturn)(?:ed)? (?:with )?(?:code|status)\W{1,3}0\b"
 )
 """Counts of none, and measures that have such a word in their name."""
 _NCCL_INFO = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)")

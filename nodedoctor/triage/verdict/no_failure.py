@@ -45,6 +45,7 @@ def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
     """The verdict without trouble: healthy on a sign of life, else undetermined."""
     done = timeline.marked(Mark.JOB_FINISHED)
     stops = [event for event in timeline.of_kind(CancelledByUser) if not _was_done_before(event, done)]
+    stops = _without_passed(stops, timeline.of_kind(TrainingStep), done)
     running, serving = timeline.marked(Mark.RAS_RUNNING), timeline.marked(Mark.SERVER_READY)
     in_order = bool(stops or done or timeline.marked(Mark.SHUT_DOWN))
     unfinished_bar = "" if in_order else _unfinished_bar(timeline)
@@ -119,6 +120,18 @@ def _was_done_before(stop: Event[Any], done: Sequence[Event[Mark]]) -> bool:
     )
 
 
+def _without_passed(
+    stops: Sequence[Event[Any]], steps: Sequence[Event[TrainingStep]], done: Sequence[Event[Mark]]
+) -> list[Event[Any]]:
+    """The stops but those behind which the job worked on, and then came to its end."""
+    worked, ends = offsets_by_source(steps, max), offsets_by_source(done, max)
+    return [
+        stop
+        for stop in stops
+        if not stop.place.offset < worked.get(stop.place.source, -1) < ends.get(stop.place.source, -1)
+    ]
+
+
 def _describe_count(step: TrainingStep) -> str:
     """What a counter shows that was seen once, or did not move."""
     value = f"{step.last[-1]:g}"
@@ -165,21 +178,31 @@ def _is_teardown(timeline: Timeline) -> bool:
     others = {e.who.rank for e in timeline.trouble} - finished - {None}
     if others and None not in finished:
         return False  # some had come to their end, and others waited for them
+    worked = offsets_by_source(timeline.of_kind(TrainingStep), max)
     kinds = (*WAIT_ERRORS, PeerGone)
-    return bool(done) and all(
-        (event.kind in kinds and event.place.offset > done.get(event.place.source, 1 << 62))
-        or _is_helper_kill(timeline, event)
-        for event in timeline.trouble
-    )
+
+    def is_behind_the_end(event: Event[Any]) -> bool:
+        end = done.get(event.place.source, 1 << 62)
+        follows = event.kind in kinds or (_is_sigterm(event) and end > worked.get(event.place.source, -1))
+        return follows and event.place.offset > end
+
+    return all(is_behind_the_end(event) or _is_helper_kill(timeline, event) for event in timeline.trouble)
+
+
+def _is_sigterm(event: Event[Any]) -> bool:
+    """True for the end of a process that was asked to end."""
+    return isinstance(event.what, (ProcessExit, LauncherSignalled)) and event.what.signal == SIGTERM
 
 
 def _is_helper_kill(timeline: Timeline, event: Event[Any]) -> bool:
-    """True for a monitor that a script kills after its job, before other work."""
+    """True for a monitor that a script ends, or kills after its job, before other work."""
     if not isinstance(event.what, ProcessExit) or not OF_A_SCRIPT.match(event.text):
         return False
     command = event.text.partition(" Killed ")[2] or event.text.partition(" Terminated ")[2]
     if not _HELPER_COMMANDS.search(command.strip().partition(" -")[0][:COMMAND]):
         return False
+    if _is_sigterm(event):
+        return True  # which scripts send what they started
     here = [e for e in timeline.events if e.place.source == event.place.source]
     before = [e for e in here if e.place.offset < event.place.offset]
     progress = [e for e in before if e.kind in (Mark.JOB_FINISHED, TrainingStep, LongWork)]
@@ -198,7 +221,7 @@ def _is_clean_cancellation(timeline: Timeline) -> bool:
         return False
     stops = offsets_by_source(timeline.of_kind(CancelledByUser), max)
     return bool(stops) and all(
-        (isinstance(event.what, (ProcessExit, LauncherSignalled)) and event.what.signal == SIGTERM)
+        _is_sigterm(event)
         or (
             isinstance(event.what, CutShort)
             and stops.get(event.place.source, event.place.offset) < event.place.offset

@@ -309,4 +309,10 @@ def _unexplained_end(timeline: Timeline) -> FirstEnd | None:
         and event.place not in exit_places  # a launcher's: it names who ended
     ]
     victims = timeline.timeout_events or timeline.of_kind(CollectiveFailed) or timeline.of_kind(WatchdogStuck)
-    return None if own_reports or victims or timeline.marked(Mark.NOT_A_LOG) else first_end(timeline)
+    never_started = [  # their launcher's code says nothing more
+        event
+        for event in timeline.of_kind(Symptom)
+        if event.what.cause == "peer_died" and not event.what.decisive
+    ]
+    no_log = timeline.marked(Mark.NOT_A_LOG)
+    return None if own_reports or victims or never_started or no_log else first_end(timeline)

@@ -109,6 +109,22 @@ def test_names_of_files(name: str, tmp_path: Path) -> None:
     assert culprits(examine_job([str(tmp_path / "logs")])) == [2]
 
 
+@pytest.mark.parametrize("world", [2, 4, 8])
+@pytest.mark.parametrize("tree", ["logs/none_x{node}", "{node}/logs"])
+def test_the_output_and_the_errors_of_a_local_rank_are_of_one_process(
+    tree: str, world: int, tmp_path: Path
+) -> None:
+    """torchrun writes both; two nodes have the same folders, each in a tree of its own."""
+    for node in range(2):
+        for rank in range(world):
+            folder = tmp_path / tree.format(node=node) / f"attempt_0/{rank}"
+            folder.mkdir(parents=True)
+            (folder / "stdout.log").write_text(steps(1, 4))
+            (folder / "stderr.log").write_text(BOOM if (node, rank) == (0, world - 1) else "a warning\n")
+        people = culprits(examine_job([str(tmp_path)]))
+        assert people == [world - 1] if node == 0 else set(people) <= {None}
+
+
 @pytest.mark.parametrize(
     "name", ["rank3.log", "rank_3.txt", "global_rank_3/stdout.log", "rank_3_gpu-005.log", "1/rank.3/stderr"]
 )

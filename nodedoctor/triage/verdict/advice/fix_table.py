@@ -141,6 +141,8 @@ command  config
   Correct the command: the line says which part of it is not known.
 settings  config
   Correct the setting that the line names; it may be of another version of its library.
+no-capacity  config
+  Ask for less, or for the quota or the nodes that the line names.
 packages  config
   Install what the line names for the Python that this rank runs, on its node: the launcher's may be another.
     nodedoctor stack
@@ -253,6 +255,14 @@ memory-limit-touched  config
   Ask for more memory, or read less at once.
 rank-given-twice  config
   Give each process its own RANK: two launchers of one job have the same node rank.
+worlds-differ  config
+  Give all processes of the job the same world size: another job's may use the same address and port.
+mpi-without-launcher  config
+  Start it with that MPI's own mpirun, or with `srun --mpi=` and a kind that it was built for.
+    srun --mpi=list
+pod-evicted
+  Look at the taints of that pod's node and at its events: it did not answer, or is being emptied.
+    kubectl describe nodes
 agent-unheard  config
   Look at the node that holds the rendezvous (torchrun's `--rdzv-endpoint`): its agent ended first, or cannot
   be reached from here.

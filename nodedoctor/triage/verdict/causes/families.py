@@ -100,6 +100,12 @@ settings  owner=CONFIG
     |\bmust be run (?:on|with) at least \d|\b[Yy]ou must (?:first )?(?:call|run|set|specify|provide|pass)\b
     |\brequires? at least \d{1,6} (?:nodes|processes|ranks|tasks|GPUs)
     |Requested node configuration is not available|Unable to layout tasks
+# Kubernetes, clouds, SkyPilot, Slurm's QOS
+no-capacity  owner=CONFIG
+  more was asked for than a quota or a cluster has
+    \bexceeded quota: |\bInsufficientInstanceCapacity\b|\bResourcesUnavailableError\b
+    |\bResourceLimitExceeded\b|\bQOSMax\w+Limit\b|\bviolates accounting/QOS policy\b
+    |\bThere are not enough GPUs available\b
 packages  owner=CONFIG
   a package that is missing or of another version
     ^(?:\w+\.)*(?:ModuleNotFoundError|ImportError)\b|No module named |cannot import name[ ]
