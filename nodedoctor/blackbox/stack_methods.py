@@ -98,7 +98,7 @@ def _may_trace() -> bool:
 
 
 def _capabilities(pid: int | str, kind: str) -> int:
-    """A set of capabilities of a process; all of ours and none of another's where it is not told."""
+    """A set of capabilities of a process; all of ours and none of another's where it cannot be read."""
     rows = (row.split() for row in _read(f"/proc/{pid}/status").splitlines())
     unknown = -1 if pid == "self" else 0
     return next((int(row[1], 16) for row in rows if row and row[0] == f"{kind}:"), unknown)

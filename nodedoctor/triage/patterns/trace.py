@@ -45,13 +45,16 @@ _FAILED = re.compile(
 _CONDA_ERROR = re.compile(r"CommandNotFoundError|Conda\w{0,40}Error|Environment(?:Name|Location)NotFound")
 """What conda prints when a script calls it: the script goes on (`conda/exceptions.py`)."""
 _AGAIN = "During handling of the above exception"
+_RERAISED = re.compile(r"Caught \w+ in (?:DataLoader worker|replica|pin memory|\w+ thread)\b")
+"""How torch raises an error of a worker or thread again, above its traceback (`torch/_utils.py`)."""
+_ORIGINAL = "Original Traceback (most recent call last):"
 
 
 @record
 class ExceptionRaised:
     """An exception at the end of a traceback, or in a line alone.
 
-    `later`: raised while an earlier one was handled.
+    `later`: raised while an earlier one was handled, or raised again in another process.
     `logged`: the program's own logger printed it as an error, so something had caught it. `in_thread`: it
     ended a thread, and not the process. `caught`: its stack begins in a function of the program, which
     therefore caught and printed it; the interpreter's own begins at the module.
@@ -91,7 +94,7 @@ class _OpenTraceback:
     after_error: bool = False
     """It is behind a line that the program's own logger printed as an error."""
     in_message: bool = False
-    """A sentence of the program stands in front of it in one line."""
+    """A sentence of the program is in front of it in one line."""
     in_thread: bool = False
     announcement: str = ""
     """The line in front of it, which may announce it, or name another error."""
@@ -117,7 +120,7 @@ def _announced_manner(line: Line | None) -> Assertion:
 
     Python goes on after `__del__` and a logged warning.
     """
-    if line is None or line.severity or _LEFT_MAIN.search(line.text):
+    if line is None or line.severity or line.text == _ORIGINAL or _LEFT_MAIN.search(line.text):
         return "plain"  # a library of C++ says nothing of a traceback of Python
     if _IGNORED.match(line.text):
         return "handled"
@@ -304,6 +307,7 @@ class TracebackReader:
         threaded = current is not None and current.in_thread
         caught = current is not None and current.caught
         message = (raised[2] or "").strip("` ")
+        later = later or _RERAISED.match(message) is not None
         yield ExceptionRaised(raised[1], message, frames, later, logged, threaded, caught), how
 
     def _is_ignored(self, line: Line) -> bool:
