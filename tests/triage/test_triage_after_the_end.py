@@ -131,3 +131,19 @@ def test_sagemaker_shows_rank_and_host_in_front(tmp_path: Path) -> None:
     out = "".join(f"[1,mpirank:{rank},algo-{1 + rank // 4}]<stdout>:rank {rank} ready\n" for rank in range(8))
     verdict = judged(tmp_path, out + trace).verdict
     assert [(who.rank, who.host) for who in verdict.culprits] == [(5, "algo-2")]
+
+
+@pytest.mark.parametrize("error", THREAD_ERRORS)
+def test_a_thread_that_fails_behind_the_end_of_a_training_ends_nothing(tmp_path: Path, error: str) -> None:
+    thread = THREAD.format(n=7, error=error)
+    assert judged(tmp_path, steps(1, 30) + "Training complete\n" + thread).verdict.outcome == "clean"
+    complaint = "ERROR: the upload failed\n"  # a script's own words may follow a program that failed
+    assert judged(tmp_path, steps(1, 30) + "Training complete\n" + complaint).verdict.outcome != "clean"
+
+
+@pytest.mark.parametrize("end", ["PC: @ 0x7f71 (unknown) epoll_wait\n", ""])
+def test_who_watches_over_a_job_may_end_its_processes_and_report_success(tmp_path: Path, end: str) -> None:
+    stopped = f"*** SIGTERM received at time=1781 on cpu 3 ***\n{end}"
+    success = "Job 'raysubmit_h4x' succeeded\n"
+    assert judged(tmp_path, steps(1, 30) + stopped + success).verdict.outcome == "clean"
+    assert judged(tmp_path, steps(1, 30) + stopped).verdict.outcome == "failure"

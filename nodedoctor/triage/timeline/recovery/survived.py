@@ -17,7 +17,7 @@ from nodedoctor.triage.patterns.completed import (
     says_any,
 )
 from nodedoctor.triage.patterns.cuda import GpuFull
-from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom, XidReported
@@ -36,6 +36,10 @@ WORDS = 4
 _DIGITS = re.compile(r"\d+")
 _LAST_WORDS = re.compile(r"thread terminated with exception: |^\s*what\(\): ")
 """With which torch's watchdog and C++ end a process, whatever the others still count."""
+
+
+_ENDS = (ProcessExit, LauncherSignalled)
+"""What is said of a process that has ended, or is made to end."""
 
 
 def drop_before_long_output(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -89,16 +93,18 @@ def _places_before(
 
 
 def drop_teardown_behind_success(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without what ended threads behind a run's report of success, and complaints where no process failed.
+    """Without what ended threads behind the end of a training, and complaints behind a report of success.
 
     No process ends with its thread, and libraries complain while they are taken down. Only where nothing
-    counts on behind the report: it may be that of the first of several trainings.
+    counts on behind that end: it may be that of the first of several trainings.
     """
-    end = _last_index(events, _reports_success)
-    behind = events[end:] if events and _reports_success(events[end]) else []
+    end = _last_index(events, _is_done)
+    behind = events[end:] if events and _is_done(events[end]) else []
     if any(isinstance(event.what, TrainingStep) and event.what.rises for event in behind):
         return events
-    calm = not any(event.asserted and event.kind not in (*QUIET, Mark.UNREAD_TROUBLE) for event in behind)
+    calm = any(map(_reports_success, events[: end + 1])) and not any(
+        event.asserted and event.kind not in (*QUIET, Mark.UNREAD_TROUBLE) for event in behind
+    )
     teardown = {
         event.place
         for event in behind
@@ -117,9 +123,9 @@ def _was_caught(event: Event[Any]) -> bool:
 
 
 def drop_ends_before_supervised_success(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without ends of processes before the success that an operator reports, who starts them again."""
+    """Without ends of processes before the success that an operator reports, who ends and starts them."""
     end = _last_index(events, lambda e: e.what is Mark.JOB_FINISHED and SUPERVISED.search(e.text) is not None)
-    return [event for index, event in enumerate(events) if index >= end or event.kind is not ProcessExit]
+    return [event for index, event in enumerate(events) if index >= end or event.kind not in _ENDS]
 
 
 def is_own_error(what: object) -> bool:
@@ -134,6 +140,10 @@ def _is_death(event: Event[Any]) -> bool:
 
 def _reports_success(event: Event[Any]) -> bool:
     return event.what is Mark.JOB_FINISHED and says_any(REPORTS_OF_SUCCESS, event.text)
+
+
+def _is_done(event: Event[Any]) -> bool:
+    return _reports_success(event) or is_end_of_training(event)
 
 
 def _is_done_or_up(event: Event[Any]) -> bool:
