@@ -147,3 +147,15 @@ def test_who_watches_over_a_job_may_end_its_processes_and_report_success(tmp_pat
     success = "Job 'raysubmit_h4x' succeeded\n"
     assert judged(tmp_path, steps(1, 30) + stopped + success).verdict.outcome == "clean"
     assert judged(tmp_path, steps(1, 30) + stopped).verdict.outcome == "failure"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "training stopped by RuntimeError: CUDA error: an illegal memory access was encountered, see above",
+        "rank 2 reported NCCL error: unhandled system error, see its log",
+    ],
+)
+def test_who_cancels_a_job_says_nothing_of_its_success(tmp_path: Path, error: str) -> None:
+    cancel = "slurmstepd: error: *** JOB 4411 ON gpu-16 CANCELLED AT 2026-11-07T10:41:25 ***\n"
+    assert judged(tmp_path, steps(1, 30) + f"{error}\n{cancel}").verdict.outcome != "clean"

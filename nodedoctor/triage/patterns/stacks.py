@@ -25,8 +25,9 @@ class StackFrame:
 
     @property
     def name(self) -> str:
-        """The file's name without its folders, of either system."""
-        return _SLASH.split(self.file)[-1]
+        """The file's name without its folders, of either system; with its package where all have that name."""
+        parts = _SLASH.split(self.file)
+        return "/".join(parts[-2:]) if parts[-1] in ("__init__.py", "__main__.py") else parts[-1]
 
 
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")

@@ -57,8 +57,12 @@ def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without what may pass, before the job finished or was cancelled."""
-    return _drop_before(events, (Mark.JOB_FINISHED, CancelledByUser), _may_pass)
+    """Without what may pass, before the job finished or was cancelled, and what was caught before it finished.
+
+    Who cancels a job may have seen what its program told of itself.
+    """
+    remaining = _drop_before(events, (Mark.JOB_FINISHED, CancelledByUser), _may_pass)
+    return _drop_before(remaining, (Mark.JOB_FINISHED,), _is_retold)
 
 
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -172,10 +176,8 @@ def _is_caught(what: object) -> bool:
 
 
 def _may_pass(event: Event[Any]) -> bool:
-    """True for what ends no process by itself, or what its program had caught."""
     what = event.what
-    passing = what is Mark.UNREAD_TROUBLE or (isinstance(what, BarrierMissed) and what.passing)
-    return passing or event.manner == "retold"
+    return what is Mark.UNREAD_TROUBLE or (isinstance(what, BarrierMissed) and what.passing)
 
 
 def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
