@@ -159,3 +159,18 @@ def test_who_watches_over_a_job_may_end_its_processes_and_report_success(tmp_pat
 def test_who_cancels_a_job_says_nothing_of_its_success(tmp_path: Path, error: str) -> None:
     cancel = "slurmstepd: error: *** JOB 4411 ON gpu-16 CANCELLED AT 2026-11-07T10:41:25 ***\n"
     assert judged(tmp_path, steps(1, 30) + f"{error}\n{cancel}").verdict.outcome != "clean"
+
+
+@pytest.mark.parametrize(
+    "error", ["RuntimeError: Loss is nan", "KeyError: 'tokens'", "ValueError: bad shard"]
+)
+@pytest.mark.parametrize(
+    "sentence",
+    ["the training loop died of {}; training halted", "trainer: {} - rank 3 is out", "{}; last attempt"],
+)
+def test_a_log_whose_last_words_name_an_error_is_open(tmp_path: Path, sentence: str, error: str) -> None:
+    """Unless the job had outlived the same words before."""
+    words = sentence.format(error) + "\n"
+    assert judged(tmp_path, steps(1, 30) + words).verdict.outcome != "clean"
+    if sentence.startswith("trainer"):
+        assert judged(tmp_path, steps(1, 9) + words + steps(10, 30) + words).verdict.outcome == "clean"

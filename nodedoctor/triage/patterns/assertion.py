@@ -48,7 +48,7 @@ _OWN_WORD = re.compile(
 )
 """A word that is no level and no part of a name, a path or a place; one before a colon may be a label."""
 _ENDS = re.compile(
-    r"(?i)fatal|abort|terminat|uncaught|unhandled|panic|kill|die[sd]\b|dead|exit|crash|\brais|what\(\)"
+    r"(?i)fatal|abort|terminat|uncaught|unhandled|panic|kill|die[sd]\b|dead|exit|crash|\bhalt|\brais|what\(\)"
 )
 """What a program says in front of an error that it does not survive."""
 _OUTPUT = re.compile(r"(?i)\b(?:output|std(?:out|err)|observation|response|answer|feedback)\b")

@@ -66,7 +66,8 @@ caught
     |handled (?:an? )?(?:exception|error|failure)\b|(?<!not )handled:|caught and \w+\b
 earlier run
   note: previous run ended with {}
-    (?:previous|earlier|prior|last) (?:run|attempt|job|try|session|launch)\b
+    (?:previous|earlier|prior) (?:run|attempt|job|try|session|launch)\b|last (?:run|job|session|launch)\b
+    |last (?:attempt|try) (?:had |was )?(?:ended|failed|died|crashed|killed)\b
     |(?:resum(?:ed|ing)|restart(?:ed|ing)|recover(?:ed|ing|y)|succeeded) (?:after|from)\b|reconnected\b
     |succeeded (?:on|at) (?:the )?(?:second|third|next|\d{1,3}(?:nd|rd|th)) (?:attempt|try)\b
     |auto-?recover\w{0,4}\b

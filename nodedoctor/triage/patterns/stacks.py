@@ -25,7 +25,7 @@ class StackFrame:
 
     @property
     def name(self) -> str:
-        """The file's name without its folders, of either system; with its package where all have that name."""
+        """The file's name without its folders, of either system; a package's own file with its folder."""
         parts = _SLASH.split(self.file)
         return "/".join(parts[-2:]) if parts[-1] in ("__init__.py", "__main__.py") else parts[-1]
 

@@ -9,6 +9,7 @@ from typing import Any
 from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks, rank_ranges
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
+from nodedoctor.triage.patterns.assertion import names_error
 from nodedoctor.triage.patterns.exits import SIGTERM, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import NcclError
@@ -165,7 +166,7 @@ def _describe_last_words(timeline: Timeline) -> str:
     complaints = [event for event in timeline.of_kind(UnclassifiedError) if event.place.source in steps]
     for event in complaints:
         source, offset = event.place.source, event.place.offset
-        if offset < ends[source] or not is_report(event.text):
+        if offset < ends[source] or not (is_report(event.text) or names_error(event.text)):
             continue
         if not outlived_before(event, complaints, steps[source]):
             words = shorten(event.text, QUOTE_LENGTH, placeholder=" ...")

@@ -57,7 +57,7 @@ def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without what may pass, before the job finished or was cancelled, and what was caught before it finished.
+    """Without what may pass before the job finished or was cancelled, and what was caught before it finished.
 
     Who cancels a job may have seen what its program told of itself.
     """
