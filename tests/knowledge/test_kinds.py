@@ -33,6 +33,7 @@ SUSPICIONS = {
     "heartbeat-missed",
     "wrong-build",
     "torch-without-part",
+    "mpi-without-launcher",
     "declared-mismatch",
     "cuda-after-fork",
     "ddp-unused-parameters",

@@ -59,7 +59,7 @@ def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
 def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without what may pass before the job finished or was cancelled, and what was caught before it finished.
 
-    Who cancels a job may have seen what its program told of itself.
+    Who cancels a job may have seen what its program reports of itself.
     """
     remaining = _drop_before(events, (Mark.JOB_FINISHED, CancelledByUser), _may_pass)
     return _drop_before(remaining, (Mark.JOB_FINISHED,), _is_retold)
