@@ -1,9 +1,10 @@
-"""A job that talks TCP between its nodes: a note, and no cause."""
+"""A job that talks TCP between its nodes, and servers that are none of its nodes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from say import as_document, judged, steps
 
 SOCKET = "{host}:4000:4100 [0] NCCL INFO Using network {network}\n"
@@ -24,3 +25,22 @@ def test_nodes_that_talk_tcp_are_named(tmp_path: Path) -> None:
 def test_one_node_needs_no_network_and_adapters_are_no_tcp(tmp_path: Path) -> None:
     assert notes(tmp_path, ["gpu-1", "gpu-1"]) == []
     assert notes(tmp_path, ["gpu-1", "gpu-2"], "IB") == []
+
+
+UNREACHED = (
+    "urllib.error.URLError: <urlopen error [Errno 101] Network is unreachable>",
+    "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='hub.example.com', port=443): Max retries"
+    " exceeded with url: /x (Caused by NewConnectionError('[Errno 101] Network is unreachable'))",
+    "aiohttp.client_exceptions.ClientConnectorError: Cannot connect to host api.example.com:443 ssl:default"
+    " [No route to host]",
+    "OSError: [Errno 113] No route to host",
+)
+
+
+@pytest.mark.parametrize("error", UNREACHED)
+def test_a_server_that_a_program_cannot_reach_is_no_peer_of_its_job(error: str, tmp_path: Path) -> None:
+    """Nodes of clusters often have no way to the hub of a model."""
+    stack = 'Traceback (most recent call last):\n  File "/job/main.py", line 20, in <module>\n    load()\n'
+    assert as_document(judged(tmp_path, f"{stack}{error}\n"))["kind"] == "user_code_exception/server"
+    peer = "[rank1]: gloo/transport/tcp/pair.cc connect to 10.0.0.2: No route to host\n"
+    assert judged(tmp_path, steps(1, 9) + peer).verdict.cause == "network_socket_interface"

@@ -106,7 +106,8 @@ connect-failed  quoted  ground=path
     |WARN (?:Connect to \S+|Call to connect) failed :[ ]
 no-route  ground=path
   no route to the peer's address
-    No route to host|Network is unreachable|Software caused connection abort
+    ^(?!(?:[a-z]\w*\.)*(?:OSError|\w*(?:URL|Connection|Connector|Connect|Proxy)Error)\b)
+    (?:.*\W)?(?:No route to host|Network is unreachable|Software caused connection abort)
 PeerGone  timed_out
     Call to \w+ (?:from|to) (?P<peer>\S+) failed : Connection timed out
 IbFlush

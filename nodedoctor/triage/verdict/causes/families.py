@@ -63,7 +63,8 @@ busy-server  owner=CONFIG
     |HTTP(?:Error)?:? (?:Error )?(?:429|50\d)\b
 server  owner=CONFIG
   a server did not answer
-    Max retries exceeded|Connect\w{0,40}Timeout|NameResolutionError|LocalEntryNotFoundError
+    Max retries exceeded|\burlopen error\b|\bCannot connect to host \S+:\d|EndpointConnectionError
+    |Connect\w{0,40}Timeout|NameResolutionError|LocalEntryNotFoundError
     |We couldn't connect to 'http|[Oo]utgoing traffic has been disabled|OfflineModeIsEnabled
 libraries  owner=CONFIG  cause=version_mismatch  for_exceptions
   libraries that are missing or do not fit each other
