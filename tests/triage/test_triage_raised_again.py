@@ -1,11 +1,11 @@
-"""Errors of workers and threads that torch raises again in the process that waits for them."""
+"""What is shown of an error: of one that torch raises again, and of one without a message."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from say import judged, steps
+from say import judged, raised, steps
 
 AGAIN = (
     "[rank{rank}]: Traceback (most recent call last):\n"
@@ -41,3 +41,10 @@ def test_where_the_log_ends_before_it_what_was_raised_again_is_named(where: str,
     verdict = judged(tmp_path, steps(1, 9) + AGAIN.format(rank=2, where=where)).verdict
     assert f"Caught ValueError in {where}" in verdict.headline
     assert [who.rank for who in verdict.culprits] == [2]
+
+
+def test_what_was_asserted_is_shown_where_the_error_has_no_message(tmp_path: Path) -> None:
+    text = raised(6, "AssertionError", "assert not arguments.frozen")
+    assert "AssertionError: assert not arguments.frozen (train.py" in judged(tmp_path, text).verdict.headline
+    text = raised(6, "AssertionError: frozen", "assert not arguments.frozen, 'frozen'")
+    assert "AssertionError: frozen (train.py" in judged(tmp_path, text).verdict.headline

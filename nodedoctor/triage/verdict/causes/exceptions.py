@@ -43,7 +43,7 @@ def first_exception(timeline: Timeline) -> Iterator[Candidate]:
     first = _skip_lookup(min(chosen, key=lambda event: (event.what.later, timeline.moment(event))), chosen)
     same = [e for e in chosen if e.what.type == first.what.type]
     culprits = find_culprits(timeline, same)
-    quote = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), QUOTE_LENGTH, placeholder=" ...")
+    quote = shorten(_in_words(first.what), QUOTE_LENGTH, placeholder=" ...")
     source_line = source_place(first.what.frames)
     where = f" ({source_line})" if source_line else ""
     headline = f"{describe_identities(culprits) or 'the program'} raised {quote}{where}"
@@ -51,6 +51,13 @@ def first_exception(timeline: Timeline) -> Iterator[Candidate]:
     cause: Cause = kind.cause if kind is not None and kind.for_exceptions else "user_code_exception"
     owner = kind.owner if kind is not None else None
     yield Candidate(cause, "own error", "high", headline, tuple(same[:4]), culprits, owner=owner)
+
+
+def _in_words(raised: ExceptionRaised) -> str:
+    """The exception and its message; without one, what was asserted."""
+    source = raised.frames[-1].source if raised.frames else ""
+    message = raised.message or (source if source.startswith("assert ") else "")
+    return f"{raised.type}: {message}".rstrip(": ")
 
 
 def _skip_lookup(
