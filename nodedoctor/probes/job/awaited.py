@@ -104,13 +104,17 @@ def connections(pid: int, kind: str) -> Iterator[tuple[str, str, str]]:
     for row in text.splitlines()[1:]:
         columns = row.split()
         if len(columns) > 9:
-            yield address(columns[1]), address(columns[2]), columns[9]
+            try:
+                ends = address(columns[1]), address(columns[2])
+            except ValueError:
+                continue
+            yield *ends, columns[9]
 
 
 def address(text: str) -> str:
-    """`0100007F:1F90` as `127.0.0.1:8080`: words of 32 bits as this machine has them."""
+    """`0100007F:1F90` as `127.0.0.1:8080`: words of 32 bits as this machine has them; else ValueError."""
     digits, _, port = text.partition(":")
-    words = [int(digits[at : at + 8], 16).to_bytes(4, "little") for at in range(0, len(digits), 8)]
+    words = [bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8)]
     family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
     shown = socket.inet_ntop(family, b"".join(words))
     return f"{shown if family == socket.AF_INET else f'[{shown}]'}:{int(port, 16)}"
