@@ -36,17 +36,19 @@ def beside_gpus(ports: Iterable[IbPort], pci: Pci | Unseen) -> frozenset[str]:
     """Names of the ports whose adapter shares a PCIe switch with a GPU.
 
     Where some do, these carry the traffic between GPUs, and the others storage or management: so does NVIDIA
-    tell them apart (NVIDIA/NVSentinel, docs/nic-health-monitor/link-state-detection.md, PIX and PXB).
+    tell them apart (NVIDIA/NVSentinel, docs/nic-health-monitor/link-state-detection.md, PIX and PXB). One
+    whose place is not known may be one of them, and is no other.
     """
     if isinstance(pci, Unseen):
         return frozenset()
-    return frozenset(
-        port.name
-        for port in ports
-        if port.pci_address
-        and (device := pci.at(bdf(port.pci_address))) is not None
-        and any(gpu.shares_switch(device) for gpu in pci.gpus)
-    )
+    places = {port.name: pci.at(bdf(port.pci_address)) if port.pci_address else None for port in ports}
+    near = {
+        name
+        for name, device in places.items()
+        if device is not None and any(gpu.shares_switch(device) for gpu in pci.gpus)
+    }
+    unplaced = {name for name, device in places.items() if device is None}
+    return frozenset(near | unplaced if near else ())
 
 
 def _may_bridge(port: IbPort) -> bool:
