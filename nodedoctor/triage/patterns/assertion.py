@@ -11,7 +11,7 @@ from typing import Literal
 
 from nodedoctor.triage.model import SERIOUS, Line
 from nodedoctor.triage.patterns.handling import is_handled
-from nodedoctor.triage.patterns.prose import is_prose_about_error, without_label
+from nodedoctor.triage.patterns.prose import REACH, is_prose_about_error, without_label
 
 Assertion = Literal["plain", "retold", "warning", "handled", "described", "quoted"]
 """`retold`: the program reports the error in its own words, so it had caught it; it may have ended then."""
@@ -209,7 +209,7 @@ def _goes_on(line: Line, begin: int, end: int) -> bool:
         return False
     if _ARROW.search(text, end):
         return True
-    lead = without_label(text[_labels_end(text, begin) : begin])
+    lead = without_label(text[max(_labels_end(text, begin), begin - REACH) : begin])
     clause = _CLAUSE.search(text, end) if _OWN_WORD.search(lead) else None
     if clause is None or _ENDS.search(clause[0]):
         return False

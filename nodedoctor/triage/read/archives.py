@@ -153,6 +153,8 @@ class _PeekableStream:
 
     def __init__(self, file: ReadableStream, account: UnpackBudget) -> None:
         self._account = account
+        self.is_broken = False
+        """Whether it failed itself, and not what is packed in it."""
         self.head = b""
         while len(self.head) < HEAD and (more := file.read(HEAD - len(self.head))):
             self.head += more
@@ -162,7 +164,11 @@ class _PeekableStream:
         """The next bytes; OSError where it grows beyond all bounds."""
         if size < 0:
             size = 1 << 20
-        data = self._next(size)
+        try:
+            data = self._next(size)
+        except BROKEN:
+            self.is_broken = True
+            raise
         self._account.left -= len(data)
         if self._account.left < 0:
             raise OSError(f"it has more than {LARGEST >> 30} GiB; the rest was not read")
@@ -226,10 +232,15 @@ def _tar_parts(
             if refused:
                 account.leave_out(inside, "the name comes twice, or there are too many")
                 continue
-            file = archive.extractfile(member)
-            if file is not None:
-                parts = archive_parts(inside, file, account, None, depth + 1)
-                yield from _member_parts(number, number + 1, parts)
+            try:
+                file = archive.extractfile(member)
+                if file is not None:
+                    parts = archive_parts(inside, file, account, None, depth + 1)
+                    yield from _member_parts(number, number + 1, parts)
+            except BROKEN as error:
+                if start.is_broken or account.left < 0:
+                    raise
+                account.leave_out(inside, str(error))
 
 
 def _open_zstd(file: Any) -> Any:
