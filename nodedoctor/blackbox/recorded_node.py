@@ -12,6 +12,7 @@ NODE_DEADLINE = 30.0
 
 
 ASKS_RAY = "ray-status"
+"""The probe that loads all of Ray."""
 
 
 async def record_node(*, of_ray: bool) -> bytes:

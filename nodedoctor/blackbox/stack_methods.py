@@ -10,8 +10,10 @@ from nodedoctor.blackbox.stacks import spies
 from nodedoctor.children.programs import installed_with_us
 from nodedoctor.record import record
 
-CAP_SYS_PTRACE = 19
-"""Its number in capabilities(7)."""
+CAP_SYS_PTRACE, CAP_SYS_ADMIN = 19, 21
+"""Their numbers in capabilities(7)."""
+OF_STACKS = (("CAP_SYS_ADMIN", CAP_SYS_ADMIN), ("CAP_SYS_PTRACE", CAP_SYS_PTRACE))
+"""What the kernel asks of who reads /proc/PID/stack of another's process (Linux, fs/proc/base.c)."""
 SCOPES = {
     "1": "Yama lets only parents trace (kernel.yama.ptrace_scope is 1)",
     "2": "Yama lets only root trace (kernel.yama.ptrace_scope is 2)",
@@ -73,7 +75,7 @@ def _spy(ranks: Sequence[RankSample]) -> Way:
 
 def forbids(ranks: Iterable[RankSample]) -> str:
     """Why this process may not trace the ranks and by what right it might, before trying; '' where it may."""
-    if os.geteuid() == 0 and _may_trace():
+    if os.geteuid() == 0 and _has(CAP_SYS_PTRACE):
         return ""
     scope = _read("/proc/sys/kernel/yama/ptrace_scope").strip()
     if scope == "3":
@@ -92,9 +94,9 @@ def forbids(ranks: Iterable[RankSample]) -> str:
     return ""
 
 
-def _may_trace() -> bool:
-    """Root in a container often lacks the capability."""
-    return bool(_capabilities("self", "CapEff") >> CAP_SYS_PTRACE & 1)
+def _has(capability: int) -> bool:
+    """True for a capability that is in force here; root in a container often lacks some."""
+    return bool(_capabilities("self", "CapEff") >> capability & 1)
 
 
 def _capabilities(pid: int | str, kind: str) -> int:
@@ -105,9 +107,12 @@ def _capabilities(pid: int | str, kind: str) -> int:
 
 
 def _kernel() -> Way:
-    if os.geteuid() == 0 and _may_trace():
+    missing = [name for name, number in OF_STACKS if not _has(number)]
+    if not missing:
         return Way("kernel", True, "the kernel's stacks, system calls and wait channels")
-    return Way("kernel", True, "the kernel's states and wait channels (its stacks: as root only)")
+    return Way(
+        "kernel", True, f"the kernel's states and wait channels (its stacks need {' and '.join(missing)})"
+    )
 
 
 def _read(path: str) -> str:

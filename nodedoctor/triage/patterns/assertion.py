@@ -10,7 +10,7 @@ import re
 from typing import Literal
 
 from nodedoctor.triage.model import SERIOUS, Line
-from nodedoctor.triage.patterns.handling import is_handled
+from nodedoctor.triage.patterns.handling import ENDS, is_handled
 from nodedoctor.triage.patterns.prose import REACH, is_prose_about_error, without_label
 
 Assertion = Literal["plain", "retold", "warning", "handled", "described", "quoted"]
@@ -47,14 +47,10 @@ _OWN_WORD = re.compile(
     r"(?<![\w./\\=:(\[-])(?!(?:DEBUG|INFO|NOTICE|WARN|WARNING|TRACE)\b)[A-Za-z][A-Za-z']{2,20}(?![\w./\\()\]=-]|::)"
 )
 """A word that is no level and no part of a name, a path or a place; one before a colon may be a label."""
-_ENDS = re.compile(
-    r"(?i)fatal|abort|terminat|uncaught|unhandled|panic|kill|die[sd]\b|dead|exit|crash|\bhalt|\brais|what\(\)"
-)
-"""What a program says in front of an error that it does not survive."""
 _OUTPUT = re.compile(r"(?i)\b(?:output|std(?:out|err)|observation|response|answer|feedback)\b")
 """What programs print as the words of another one, whatever its end was."""
 _FAILS = re.compile(
-    rf"{_ENDS.pattern}|error|fail|exception|stop|cannot|can't|could ?n[o']t|unable|lost|critical|traceback"
+    rf"(?i){ENDS.pattern}|error|fail|exception|stop|cannot|can't|could ?n[o']t|unable|lost|critical|traceback"
     r"|reason|\bcause[sd]?\b|\bend(?:s|ed)\b"
 )
 """That, and what a program says of an error that may end it."""
@@ -179,7 +175,7 @@ def is_heading(text: str) -> bool:
     """True for a heading in a program's words: over what another one printed, or about no error or end."""
     if not text.endswith(":") or len(_OWN_WORD.findall(text)) < RETOLD or _LABEL.search(text):
         return False
-    return _OUTPUT.search(text) is not None or _ENDS.search(text) is None
+    return _OUTPUT.search(text) is not None or ENDS.search(text) is None
 
 
 def _is_mentioned(line: Line, name: int, end: int) -> bool:
@@ -196,7 +192,7 @@ def _is_mentioned(line: Line, name: int, end: int) -> bool:
     if text[max(begin, name - 1) : name] in _OPENS or set(text[begin:name]) & _MARKS:
         return True
     own = _OWN_WORD.search(text, begin, name)
-    return own is not None and _ENDS.match(own[0]) is None
+    return own is not None and ENDS.match(own[0]) is None
 
 
 def _goes_on(line: Line, begin: int, end: int) -> bool:
@@ -211,9 +207,9 @@ def _goes_on(line: Line, begin: int, end: int) -> bool:
         return True
     lead = without_label(text[max(_labels_end(text, begin), begin - REACH) : begin])
     clause = _CLAUSE.search(text, end) if _OWN_WORD.search(lead) else None
-    if clause is None or _ENDS.search(clause[0]):
+    if clause is None or ENDS.search(clause[0]):
         return False
-    ends = _ENDS.search(lead)
+    ends = ENDS.search(lead)
     return ends is None or ends[0].lower().strip() == "rais"  # who tells what another one raised, caught it
 
 

@@ -101,18 +101,23 @@ def has_phrase(text: str) -> bool:
     return _HANDLED.search(text) is not None and not text.startswith(("Exception ignored", "nohup: "))
 
 
-_NEXT = re.compile(
-    r"[;,] (?!(?:abort|crash|dy|end|exit|fail|giv|kill|leav|quit|rais|shutt|stopp|terminat)\w{0,9}ing\b)"
-    r"\w{2,20}ing\b"
+ENDS = re.compile(
+    r"fatal|abort|terminat|uncaught|unhandled|panic|kill|die[sd]\b|dead|exit|crash|\bhalt|\brais|what\(\)"
+    r"|\b(?:dy|end|fail|giv|leav|quit|shutt|stopp)ing\b",
+    re.IGNORECASE,
 )
-"""A participle, with which a program says what it does instead: no word of an end."""
+"""What a program says with an error that it does not survive."""
+_PARTICIPLE = re.compile(r"[;,] (\w{2,20}ing)\b")
+"""With which a program says what it does instead."""
 _AGAIN = re.compile(r"(?<![\w-])re-?tr(?:y|ies|ied)", re.IGNORECASE)
 """Another try, which may be the last one."""
 
 
 def tells_what_is_next(text: str) -> bool:
     """True for a line beside a caught error that says what the program does instead."""
-    return (has_phrase(text) or _NEXT.search(text) is not None) and _AGAIN.search(text) is None
+    if _AGAIN.search(text):
+        return False
+    return has_phrase(text) or any(not ENDS.search(next_step) for next_step in _PARTICIPLE.findall(text))
 
 
 def counts_tries(text: str) -> bool:

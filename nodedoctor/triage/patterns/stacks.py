@@ -87,18 +87,6 @@ def ends_in_package(frames: Sequence[StackFrame]) -> bool:
     return bool(frames) and _PACKAGE.search(frames[-1].file) is not None
 
 
-def of_onlookers(frames: Sequence[StackFrame]) -> bool:
-    """True where only Weights & Biases, a notebook's shell, Ray's dashboard or Python's tracker ran.
-
-    The job does without them.
-    """
-    if frames and all(_TRACKER.search(frame.file) for frame in frames):
-        return True
-    packages = {match[1] for frame in frames if (match := _PACKAGE.search(frame.file))}
-    shown = any(_DASHBOARD.search(frame.file) for frame in frames)
-    return ((packages and packages <= _ASIDE) or shown) and not program_file(frames)
-
-
 _CATCHERS = re.compile(
     r"[/\\](?:multiprocessing[/\\]util\.py:_run_finalizers|weakref\.py:_exitfunc"
     r"|socketserver\.py:(?:_handle_request_noblock|process_request_thread))$"
@@ -107,9 +95,20 @@ _CATCHERS = re.compile(
 answer one of many requests (CPython's Lib/multiprocessing/util.py, Lib/weakref.py, Lib/socketserver.py)."""
 
 
-def caught_by_python(frames: Sequence[StackFrame]) -> bool:
-    """True where Python itself caught an error, showed it, and went on."""
-    return bool(frames) and _CATCHERS.search(f"{frames[0].file}:{frames[0].function}") is not None
+def is_beside_job(frames: Sequence[StackFrame]) -> bool:
+    """True for a stack whose end no program of the job has to survive.
+
+    Python itself caught and showed the error, or only Weights & Biases, a notebook's shell, Ray's dashboard
+    or Python's tracker of resources ran.
+    """
+    if not frames:
+        return False
+    outermost = f"{frames[0].file}:{frames[0].function}"
+    if _CATCHERS.search(outermost) or all(_TRACKER.search(frame.file) for frame in frames):
+        return True
+    packages = {match[1] for frame in frames if (match := _PACKAGE.search(frame.file))}
+    shown = any(_DASHBOARD.search(frame.file) for frame in frames)
+    return ((packages and packages <= _ASIDE) or shown) and not program_file(frames)
 
 
 COLLECTIVES = r"all_reduce|gather|scatter|broadcast|barrier|all_to_all|wait_for_everyone"

@@ -11,7 +11,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.model import NOBODY, SERIOUS, Event, Line
 from nodedoctor.triage.patterns.assertion import Assertion, assertion_of, is_heading, names_error
 from nodedoctor.triage.patterns.handling import counts_tries, tells_what_is_next
-from nodedoctor.triage.patterns.stacks import StackFrame, caught_by_python, is_library_file, of_onlookers
+from nodedoctor.triage.patterns.stacks import StackFrame, is_beside_job, is_library_file
 
 STEPS_BEHIND = 3
 """Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""
@@ -284,7 +284,7 @@ class TracebackReader:
             return  # the handler of the signal came into the middle of it
         self._signalled.discard(line.key)
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
-        aside = of_onlookers(frames) or caught_by_python(frames)
+        aside = is_beside_job(frames)
         how = "plain"
         if current is None:
             how = "handled" if ignored else _lone_announcement(before, raised[1])
