@@ -96,11 +96,11 @@ define WITH_REAL
 	fi;
 endef
 
-# First what may run side by side, then what measures rates and time limits.
+# First what may run side by side, then what measures rates and time limits: two groups, which mostly wait.
 test-real: $(VENV)/.dev
 	$(WITH_REAL) failed=; \
 	$(BIN)/pytest -m "real and not alone" -rs -n $(REAL_WORKERS) --dist loadgroup $(ARGS) || [ $$? -eq 5 ] || failed=1; \
-	$(BIN)/pytest -m "real and alone" -rs $(ARGS) || [ $$? -eq 5 ] || failed=1; [ -z "$$failed" ]
+	$(BIN)/pytest -m "real and alone" -rs -n 2 --dist loadgroup $(ARGS) || [ $$? -eq 5 ] || failed=1; [ -z "$$failed" ]
 
 # Needs nothing but the single file and whatever Python with torch is there; CONTRIBUTING.md says what it does.
 hardware: dist/nodedoctor.pyz

@@ -1,7 +1,9 @@
 """Groups of real tests name tests that there are, and each group is handed out as a whole."""
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,34 @@ from side_by_side import GROUPS, group_of
 REPOSITORY = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("beginning", GROUPS)
-def test_a_group_names_tests_that_there_are(beginning: str):
+@pytest.mark.parametrize("which", GROUPS)
+def test_a_group_names_tests_that_there_are(which: str):
+    beginning, _, end = which.partition(" ")
     path, _, name = beginning.partition("::")
-    assert f"def {name}(" in (REPOSITORY / path).read_text() if name else (REPOSITORY / path).exists()
-    assert group_of(f"{beginning}::test_x[1]") == GROUPS[beginning]
+    text = (REPOSITORY / path).read_text()
+    assert f"def {name}" in text and f'"{end[1:-1]}"' in (text if end else '""')
+    assert group_of(f"{beginning}::test_x{end or '[1]'}") == GROUPS[which]
+
+
+def test_other_cases_of_a_test_are_in_no_group():
+    for of in ("spawn", "lightning"):
+        name = f"tests/real/blackbox/test_launchers.py::test_x[{of}]"
+        assert group_of(name) == name
+
+
+def alone() -> Iterator[str]:
+    """Every test marked `alone`; of a whole file one made-up name."""
+    for path in (REPOSITORY / "tests/real").rglob("test_*.py"):
+        name, text = path.relative_to(REPOSITORY), path.read_text()
+        if re.search(r"^pytestmark = .*\bmark\.alone\b", text, re.MULTILINE):
+            yield f"{name}::test_x"
+        for test in re.findall(r"^@pytest\.mark\.alone\n(?:@.*\n)*def (\w+)", text, re.MULTILINE):
+            yield f"{name}::{test}"
+
+
+def test_what_measures_rates_and_time_limits_is_in_one_of_two_groups():
+    """More than two of them at a time would be other work beside a measurement."""
+    assert {group_of(name) for name in alone()} == {"rates", "time limits"}
 
 
 @pytest.mark.slow

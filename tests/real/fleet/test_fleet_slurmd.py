@@ -140,7 +140,7 @@ def test_pairs_name_a_slow_node_and_leave_nothing_when_cut_off(cluster):
         share = 0.5 if host is cluster.hosts[3] else 1
         limits = ("rate", f"{40 * share:g}mbit", "burst", "32kb", "limit", "2mb")
         host.run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", *limits, check=True)
-    words = ("--slurm", "--pairs", "--seconds=1", "--load-busy")
+    words = ("--slurm", "--pairs", "--seconds=2", "--load-busy")
     document, code = cluster.fleet(*words)
     odd = [finding["id"] for finding in document["findings"] if finding["status"] not in ("pass", "skip")]
     assert (odd, code, document["source"]) == (["pairs.node@gpu-node-3"], 2, "slurm")
