@@ -47,7 +47,7 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
         (source, kind)
         for source, stats in sources.items()
         for kind, label in stats.labels.items()
-        if is_rank(kind, label, world, stats.lines)
+        if is_rank(kind, label, world, stats.lines) and stats.tells_apart(kind)
     }
     people = [location for stats in sources.values() for location in stats.locations]
     people += AgentTable(events).people
