@@ -47,7 +47,7 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
         (source, kind)
         for source, stats in sources.items()
         for kind, label in stats.labels.items()
-        if is_rank(kind, label, world, stats.lines)
+        if is_rank(kind, label, world, stats.lines) and stats.tells_apart(kind)
     }
     people = [location for stats in sources.values() for location in stats.locations]
     people += AgentTable(events).people
@@ -98,6 +98,7 @@ def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
             "its agent's list": agents.rank_of(event.place.source, who.local_rank)
             if isinstance(what, ProcessExit)
             else None,
+            "the list of its node's failures": agents.listed_rank(event.place.source, who),
             "its PCI bus": buses.rank_on(who.host, what.bus) if isinstance(what, XidReported) else None,
             "its local rank": who.local_rank if one_node and isinstance(what, ProcessExit) else None,
             "its GPU": gpus.rank_on(who) if one_node and isinstance(what, GpuFull) else None,

@@ -82,6 +82,8 @@ class SourceStats:
     """The identities that the lines of one source name, and their times."""
 
     labels: dict[str, LabelStats] = field(default_factory=lambda: defaultdict(LabelStats))
+    together: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
+    """The labels of lines that have several."""
     locations: set[RankLocation] = field(default_factory=set)
     first: float | None = None
     last: float | None = None
@@ -98,12 +100,34 @@ class SourceStats:
             self.last = line.time
         for kind, value in who.labels:
             self.labels[kind].observe(value, line, kind.startswith("own "))
+        if len(who.labels) > 1 and len(self.together) < KINDS_AT_MOST:
+            self.together.add(who.labels)
         rank = who.rank
         if rank is None and who.labels and who.labels[0][0] == RANK_LABEL:
             rank = who.labels[0][1]
         location = RankLocation(rank, who.local_rank, who.host)
         if location != NO_LOCATION and len(self.locations) < LOCATIONS_AT_MOST:
             self.locations.add(location)
+
+    def tells_apart(self, kind: str) -> bool:
+        """Whether a number without a name tells all others beside it.
+
+        A rank tells its node and its GPU, and neither of them tells it. A number that never falls counts
+        attempts or steps, and no process.
+        """
+        if not _is_learned(kind):
+            return True
+        beside: dict[int, set[tuple[tuple[str, int], ...]]] = defaultdict(set)
+        for labels in self.together:
+            if (value := dict(labels).get(kind)) is not None:
+                beside[value].add(
+                    tuple(
+                        (name, number)
+                        for name, number in labels
+                        if name != kind and _is_learned(name) and self.labels[name].falls
+                    )
+                )
+        return all(len(others) == 1 for others in beside.values())
 
     @property
     def ranks(self) -> set[int]:
@@ -121,6 +145,10 @@ class SourceStats:
         if self.first is None or self.last is None or (self.timed < TIMED and 2 * self.timed < self.lines):
             return None
         return self.first, self.last
+
+
+def _is_learned(kind: str) -> bool:
+    return kind.startswith(("prefix ", "own prefix "))
 
 
 NO_LOCATION = RankLocation()

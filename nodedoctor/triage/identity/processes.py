@@ -70,13 +70,16 @@ class ProcessTable:
 
 
 class AgentTable:
-    """The ranks that torchelastic's agents give to the local ranks of their nodes."""
+    """The ranks that torchelastic's agents give to the local ranks of their nodes, or list at the end."""
 
     def __init__(self, events: Iterable[Event[Any]]) -> None:
         self._lists: dict[str, set[tuple[int, ...]]] = {}
+        self._exits: dict[str, set[Identity]] = {}
         for event in events:
             if isinstance(event.what, AgentRanks):
                 self._lists.setdefault(event.place.source, set()).add(event.what.ranks)
+            elif isinstance(event.what, ProcessExit) and None not in (event.who.rank, event.who.local_rank):
+                self._exits.setdefault(event.place.source, set()).add(event.who)
 
     @property
     def people(self) -> list[RankLocation]:
@@ -89,6 +92,15 @@ class AgentTable:
         lists = self._lists.get(source, set())
         ranks = {ranks[local_rank] for ranks in lists if local_rank is not None and local_rank < len(ranks)}
         return ranks.pop() if len(ranks) == 1 else None
+
+    def listed_rank(self, source: str, who: Identity) -> int | None:
+        """The rank of a local rank by the list of those that failed, in a log of one node."""
+        exits = self._exits.get(source, set())
+        hosts = {short_host(failure.host) for failure in exits} | (
+            {short_host(who.host)} if who.host else set()
+        )
+        ranks = {failure.rank for failure in exits if failure.local_rank == who.local_rank}
+        return ranks.pop() if len(hosts) == len(ranks) == 1 else None
 
 
 def rank_communicators(events: Sequence[Event[Any]]) -> list[Event[Any]]:

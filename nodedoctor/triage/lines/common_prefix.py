@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +11,11 @@ from nodedoctor.triage.lines.prefix_pattern import (
     FEWEST,
     MANY,
     NEARLY_ALL,
+    LearnedPrefix,
     block_indent,
     common_indent,
     learn_pattern,
-    repeating_numbers,
+    with_columns,
 )
 from nodedoctor.triage.lines.prefixes import (
     CommonPrefix,
@@ -38,11 +38,11 @@ def learn_prefix(texts: list[str], meaning: Callable[[str], frozenset[str]]) -> 
     """
     blanks = common_indent(texts) or block_indent(texts, is_known)
     rest = [without_prefixes(text[blanks:]) for text in texts if text.strip()]
-    patterns: list[tuple[re.Pattern[str], frozenset[int]]] = []
+    patterns: list[LearnedPrefix] = []
     # what is left may have to be opened, and then there is nothing to learn from it
     enclosed = sum(pairs.has_text(text) for text in rest) * 2 > len(rest)
     while len(patterns) < LAYERS and not enclosed and (pattern := learn_pattern(rest, is_known, meaning)):
-        patterns.append((pattern, repeating_numbers(pattern, rest)))
+        patterns.append(with_columns(pattern, rest))
         rest = [
             without_prefixes(pattern.sub("", text, count=1) if pattern.match(text) else text) for text in rest
         ]

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, pairwise
 
+from nodedoctor.record import record
 from nodedoctor.triage.lines.times import MONTHS
 
 PREFIX_SHARE = 0.6
@@ -163,6 +164,37 @@ def _may_end_prefix(common: Sequence[str]) -> bool:
         return not (last == "\t" and before == " ")
     plain = before.isalpha() and (len(common) < 3 or common[-3].isspace())
     return last == " " and bool(before) and not before.isspace() and not plain
+
+
+_OTHER_RANK = r"(?!(?:global|world)[ _-]?rank)(?:[a-z]+[_-]|(?:local|node|group|machine) )rank"
+_COUNTS_OTHERS = re.compile(
+    rf"(?<![a-z])(?:{_OTHER_RANK}|lr|lrank|nodes?|host|machine|[tdpcesvm]p|stage|attempt|restart|try"
+    r"|epoch|iter(?:ation)?|step|thread|tid|pid)[\s=:#_-]*$",
+    re.IGNORECASE,
+)
+"""Words whose number is no rank: of nodes, of the ranks in a group or node, of steps."""
+_COUNTS_RANKS = re.compile(
+    r"(?<![a-z])(?:(?:(?:global|world)[ _-]?)?rank|grank|gr)[\s=:#_-]*$", re.IGNORECASE
+)
+
+
+@record
+class LearnedPrefix:
+    """A common prefix with its numbers: the one that it calls a rank, else those that may be ranks."""
+
+    pattern: re.Pattern[str]
+    labels: frozenset[int]
+    rank: int | None = None
+
+
+def with_columns(pattern: re.Pattern[str], texts: Iterable[str]) -> LearnedPrefix:
+    """A learned pattern with its numbers: words of its own say what most of them count."""
+    words = [re.sub(r"\\(.)", r"\1", part) for part in pattern.pattern.split(_PIECES["0"])[:-1]]
+    others = frozenset(i for i, word in enumerate(words) if _COUNTS_OTHERS.search(word))
+    ranks = [i for i, word in enumerate(words) if i not in others and _COUNTS_RANKS.search(word)]
+    if len(ranks) == 1:
+        return LearnedPrefix(pattern, frozenset(), ranks[0])
+    return LearnedPrefix(pattern, repeating_numbers(pattern, texts) - others)
 
 
 def repeating_numbers(pattern: re.Pattern[str], texts: Iterable[str]) -> frozenset[int]:

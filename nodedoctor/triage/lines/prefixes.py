@@ -15,9 +15,11 @@ from nodedoctor.triage.lines.plain import plain_text
 from nodedoctor.triage.lines.prefilter import split_redraws
 from nodedoctor.triage.lines.prefix import clocks, launchers, loggers
 from nodedoctor.triage.lines.prefix.info import PrefixInfo, Reader, ReadPrefix, with_identity
+from nodedoctor.triage.lines.prefix_pattern import LearnedPrefix
 from nodedoctor.triage.lines.required_literals import required_literals
 from nodedoctor.triage.model import (
     DEFAULT_WORLD,
+    LARGEST_WORLD,
     NOBODY,
     RANK_LABEL,
     SERIOUS,
@@ -60,8 +62,7 @@ class CommonPrefix:
     A severity in front of every line is that of a collector that passes the lines on.
     """
 
-    patterns: tuple[tuple[re.Pattern[str], frozenset[int]], ...] = ()
-    """Learned prefixes, each with those of its numbers that may be ranks."""
+    patterns: tuple[LearnedPrefix, ...] = ()
     indent: int = 0
     has_severity: bool = False
     shared_severity: str = ""
@@ -251,17 +252,22 @@ is a word of its own: in `gpu017: ` it is a part of a host's name."""
 
 
 def _take_common_prefix(text: str, common: CommonPrefix, layer: int, prefix: PrefixInfo) -> str | None:
-    """Take off the common prefix, and keep its numbers as labels."""
-    pattern, columns = common.patterns[layer]
-    match = pattern.match(text)
+    """Take off the common prefix, and keep its rank, or its numbers as labels."""
+    learned = common.patterns[layer]
+    match = learned.pattern.match(text)
     if match is None:
         return None
+    if learned.rank is not None and prefix.who.rank is None:
+        rank = whole_number(match[learned.rank + 1], LARGEST_WORLD - 1)
+        if rank is not None:
+            prefix.add_rank(rank)
+        return text[match.end() :]
     own = "own " if prefix.who.world != DEFAULT_WORLD else ""
     if prefix.who.rank is None:
-        last = match.re.groups - 1 if _ENDS_IN_LABEL.search(pattern.pattern) else -1
+        last = match.re.groups - 1 if _ENDS_IN_LABEL.search(learned.pattern.pattern) else -1
         numbers = (
             (f"{own}label" if i == last else f"{own}prefix {layer}.{i}", whole_number(match[i + 1]))
-            for i in sorted(columns)
+            for i in sorted(learned.labels)
         )
         prefix.labels += tuple((name, value) for name, value in numbers if value is not None)
     return text[match.end() :]

@@ -33,7 +33,7 @@ from nodedoctor.triage.patterns.completed import REPORTS_OF_SUCCESS
 from nodedoctor.triage.patterns.elastic import ElasticBlock
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
 from nodedoctor.triage.patterns.open_errors import OpenErrors
-from nodedoctor.triage.patterns.prose import ProseDetector
+from nodedoctor.triage.patterns.prose import ProseDetector, is_model_text
 from nodedoctor.triage.patterns.restarts import RestartDetector, RetryHeadings
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process
 from nodedoctor.triage.patterns.shapes import Count, LineShape, LineShapes
@@ -182,6 +182,8 @@ class EventReader:
             line = replace(line, who=rank_in_words(line.who, _DEFAULT_GROUP, line.text))
         self._last = line
         self._prose.read(line)
+        if is_model_text(line):
+            return
         yield from self._dumps.read(line)
         yield from self._stalls.read(line)
         shape = _SHAPES.shape_of(line.text)

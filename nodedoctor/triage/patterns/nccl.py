@@ -160,7 +160,7 @@ network-plugin-failed  personal
 # no peer has a part in it either
 network-plugin-missing  personal  ground=own error
   the network that NCCL_NET asks for is not available
-    NCCL WARN Error: network \S+ not found
+    NCCL WARN Error: network \S.{0,60} not found
 [shm_or_limits]
 memlock  personal
   memory could not be pinned for InfiniBand: the memlock limit

@@ -77,6 +77,18 @@ def is_prose_about_error(text: str, start: int, end: int) -> bool:
     return _BEHIND_ERROR.match(behind) is not None
 
 
+_OF_A_MODEL = re.compile(
+    r"\W{0,3}(?:\[\w{1,24}\]:? {0,2})?(?:prompt|completion|generation|question|answer|instruction|assistant"
+    r"|user|human|chosen|rejected)(?: ?#?\d{1,9}|\[\d{1,9}\])?['\"]? {0,2}[:=] {0,2}(?=\S+ \S+ \S)",
+    re.IGNORECASE,
+)
+
+
+def is_model_text(line: Line) -> bool:
+    """True for a text that a model reads or writes, as programs label samples: it may quote any error."""
+    return not line.level and _OF_A_MODEL.match(line.text) is not None
+
+
 _SENTENCE = re.compile(r"^[-*#>\d.)\s]{0,6}[A-Z][a-z']*,? .{40,}")
 _SMALL_WORDS = re.compile(
     r"\b(?:the|a|an|of|to|and|that|which|you|your|we|I|is|are|this|with|for|when|how)\b"

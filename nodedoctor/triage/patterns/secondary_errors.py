@@ -51,6 +51,7 @@ _END_WORDS = re.compile(r"\b(?:died|exited|aborted|killed by|[Tt]imed out|shut d
 _OWN = re.compile(
     r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)|Ran out of input|has not been initialized"
     r"|\bserver can(?:'t|not) be reached at http"  # trl/extras/vllm_client.py
+    r"|\bCouldn't reach \S+ on the Hub\b"  # datasets/load.py
 )
 """No echo of a process that ended: a server outside of the job, a file that is empty, a call too early."""
 _STARTED = re.compile(

@@ -163,6 +163,10 @@ def _section_missed(match: re.Match[str]) -> BarrierMissed:
     )
 
 
+def _rank_unheard(match: re.Match[str]) -> BarrierMissed:
+    return BarrierMissed(ranks_in(match["rank"]), "its next heartbeat")
+
+
 def _task_missing(match: re.Match[str]) -> BarrierMissed:
     return BarrierMissed((rank_number(match[1]),))
 
@@ -183,6 +187,11 @@ SIGNS = read_rows(
 _section_missed
     rank=(?P<rank>\d{1,7})\b.{0,20}(?:Section '(?P<section>[\w.-]{1,60})' has been open for
     |Did not get (?:initial|subsequent) heartbeat)
+# monitors of programs that watch their ranks
+_rank_unheard
+    \b(?:[Nn]o|[Ll]ost|[Mm]iss(?:ed|ing)) (?:a )?heartbeats? (?:from|of) rank[ =:#]{0,2}(?P<rank>\d{1,7})\b
+_rank_unheard
+    \b[Rr]ank[ =:#]{0,2}(?P<rank>\d{1,7}) (?:has )?(?:missed|sent no|not sent) (?:its |a |any )?heartbeats?\b
 # gloo, transport/*/unbound_buffer.cc and buffer.cc: of the process that waited, not of its peer
 GlooTimeout
     Timed out waiting (?P<milliseconds>\d+)ms for (?:recv|send) operation to complete
@@ -298,6 +307,6 @@ name-unresolved  hint  ground=path
     |No address associated with hostname
 """,
     GlooTimeout, PeerGone, BarrierMissed, SizeMismatch,
-    ClientsMissing, StoreWait, _section_missed, _task_missing, _fingerprints_differ, _differs_from_rank_0,
-    _parameter_mismatch, _store_wait, _unjoined_ranks,
+    ClientsMissing, StoreWait, _section_missed, _rank_unheard, _task_missing, _fingerprints_differ,
+    _differs_from_rank_0, _parameter_mismatch, _store_wait, _unjoined_ranks,
 )  # fmt: skip

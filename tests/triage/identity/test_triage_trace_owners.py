@@ -18,6 +18,7 @@ LOGGERS = {
     "dashes": "2026-01-07 10:20:11,123 - rank{rank} - {level} - {text}\n",
     "fields": "2026-01-07 10:20:11 | {level} | rank={rank} | {text}\n",
     "basic": "{level}:trainer:Rank {rank}: {text}\n",
+    "of a world": "2026-01-07 10:20:11 | {level:8} | trainer.loop:run:88 - [R{rank:02}/04] {text}\n",
 }
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from nodedoctor.triage.lines.envelopes.objects import object_records
-from nodedoctor.triage.lines.envelopes.records import TEXT, EnvelopeRecord, who_of
+from nodedoctor.triage.lines.envelopes.records import TEXT, TRACES, EnvelopeRecord, who_of
 from nodedoctor.triage.lines.prefix_pattern import FEWEST, NEARLY_ALL
 from nodedoctor.triage.model import Identity
 
@@ -18,7 +18,9 @@ _OPENED = re.compile(r"<(message|msg|text|log|body|line|event)>")
 _CLOSES = re.compile(r"[\s</>\w]*")
 _QUOTED = re.compile(r"""b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")$""")
 _FIELD = re.compile(r"""([\w.@-]{1,40})=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"']*)(?: +|$)""")
-_FIELDS = re.compile(r"""[\w.@-]{1,40}=(?:\S.*?)?(?<=[^\\])\b(?:msg|message|event|log|line|text)=["']""")
+_FIELDS = re.compile(
+    r"""[\w.@-]{1,40}=(?:\S.*?)?(?<=[^\\])\b(?:msg|message|event|log|line|text|exc|exception|exc_info)=["']"""
+)
 
 
 def has_text(text: str) -> bool:
@@ -35,7 +37,7 @@ def parse_fields(text: str) -> list[EnvelopeRecord] | None:
     while end < len(text) and (match := _FIELD.match(text, end)):
         fields.setdefault(match[1].lower(), match[2])
         end = match.end()
-    name = next((name for name in TEXT if fields.get(name, "")[:1] in ("'", '"')), "")
+    name = next((name for name in (*TEXT, *TRACES) if fields.get(name, "")[:1] in ("'", '"')), "")
     if end < len(text) or not name:
         return None
     plain = {key: unquote_text(value) or value for key, value in fields.items()}

@@ -22,7 +22,7 @@ TEXT = (
 """Names under which loggers and collectors keep the text, the surest first; case does not matter."""
 STREAMS = ("stdout_lines", "stderr_lines", "stdout", "stderr", "logs", "log_tail")
 """Names under which what runs a command keeps the lines that it printed, beside a text of its own."""
-TRACES = ("exc_info", "exception", "exc_text", "stack_trace", "stacktrace", "traceback", "stack_info")
+TRACES = ("exc_info", "exc", "exception", "exc_text", "stack_trace", "stacktrace", "traceback", "stack_info")
 SEVERAL = 3
 """Lines that make a text a log, whatever it is called."""
 _TIME = (

@@ -18,6 +18,7 @@ _MPI = re.compile(
 _LOGGER_RANK = re.compile(
     r"[\[(<](?:[Rr]ank: |rank |RANK |[Gg]lobal [Rr]ank:? |[Rr]ank[=:]|RANK[=:])(\d{1,6})[\])>]:? ?"
     r"|(?:[Rr]ank[ =]?|RANK[ =]?)(\d{1,6})(?:: | ?\| | - |\t)"
+    r"|[\[(<](?:[Rr]ank[ =:]?|R)(\d{1,6})(?:/| of )\d{1,6}[\])>]:? ?"
 )
 _COMPOSER = re.compile(
     r"rank(\d{1,6})\[(\d{1,7})\]\[[\w-]{1,40}\]: (?:([DIWEC])[A-Z]{3,7}: [\w.]{1,80}: )?(?=\S)"
@@ -71,7 +72,7 @@ def _read_mpi(match: re.Match[str], prefix: PrefixInfo) -> None:
 
 def _read_logger_rank(match: re.Match[str], prefix: PrefixInfo) -> None:
     if prefix.who.rank is None:
-        prefix.add_rank(int(match[1] or match[2]))
+        prefix.add_rank(int(match[1] or match[2] or match[3]))
 
 
 def _read_composer(match: re.Match[str], prefix: PrefixInfo) -> None:
