@@ -168,10 +168,10 @@ def short_name(name: str, most: int = 24) -> str:
     return f"{name[: most - 3 - half]}...{name[-half:]}"
 
 
-def short_path(path: str, most: int = 48) -> str:
+def short_path(path: str) -> str:
     """A path with its middle left out: `/home/ray/.../nccl/lib/libnccl.so.2`."""
     parts = path.split("/")
-    if len(path) <= most or len(parts) < 7:
+    if len(path) <= 48 or len(parts) < 7:
         return path
     return "/".join([*parts[:3], "...", *parts[-3:]])
 

@@ -6,7 +6,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.cluster.slurm import NO_SLURM, SlurmNode
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.env import Env
-from nodedoctor.facts.host.processes import Process, Processes
+from nodedoctor.facts.host.processes import Processes
 from nodedoctor.knowledge.slurm_states import kinds_of
 from nodedoctor.model import Finding, Fix, quoted_like, reading
 from nodedoctor.patterns import regex
@@ -168,9 +168,10 @@ def _leftovers(node: SlurmNode, processes: Processes) -> Iterator[Finding]:
         process for process in processes.holding_gpus if process.role not in _SERVICES and process.uid != 0
     ]
     if left:
+        names = comma_list((process.label for process in left), 3)
         yield Finding.warn(
             f"{node.name} is idle in Slurm, but {count_with_noun(len(left), 'process')} "
-            f"{singular_or_plural(len(left), 'holds', 'hold')} GPUs: {_names(left)}",
+            f"{singular_or_plural(len(left), 'holds', 'hold')} GPUs: {names}",
             subject="slurm:leftovers",
             evidence=[one for p in left[:8] for one in p.said("program", "user", "nvidia")],
             fix=Fix(
@@ -182,7 +183,3 @@ def _leftovers(node: SlurmNode, processes: Processes) -> Iterator[Finding]:
                 "https://slurm.schedmd.com/prolog_epilog.html",
             ),
         )
-
-
-def _names(processes: list[Process]) -> str:
-    return comma_list((process.label for process in processes), 3)

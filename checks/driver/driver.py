@@ -113,7 +113,8 @@ def _none(
         yield Finding.unknown("stuck", f"unknown which GPUs work: {clause(hang)}", evidence=slots)
     elif inventory.cut_off:
         summary = "the device cgroup denies access to every NVIDIA device, also /dev/nvidiactl"
-        finding = Finding.fail(summary, evidence=_nodes(driver), fix=DEVICES_LOST)
+        nodes = [node.said for node in (driver.nodes if driver else ())]
+        finding = Finding.fail(summary, evidence=nodes[:_SHOWN], fix=DEVICES_LOST)
         yield finding.explained_by("container.devices@container:gpus")
     elif inventory.ours and driver and driver.loaded is False:
         count = len(inventory.ours)
@@ -266,10 +267,6 @@ def _hang(answers: DriverAnswers | None) -> str:
 
 def _evidence(slot: Slot) -> list[Evidence]:
     return slot_said(slot.address, *(["config"] if slot.off_bus else []), "device", "driver")
-
-
-def _nodes(driver: Driver | None) -> list[Evidence]:
-    return [node.said for node in (driver.nodes if driver else ())][:_SHOWN]
 
 
 _SHOWN = 4

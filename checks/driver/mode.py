@@ -195,12 +195,9 @@ def _compute(gpus: Gpus) -> Iterator[Finding]:
         else:
             summary = f"compute mode is {gpu.compute_mode}: a second process cannot use the GPU"
             # MPS wants it so: https://docs.nvidia.com/deploy/mps/
-            judge = Finding.info if _shared(gpu) else Finding.warn
+            shared = any(process.kind == "mps" for process in gpu.processes or ())
+            judge = Finding.info if shared else Finding.warn
             yield judge(summary, subject=gpu.subject, evidence=said, fix=fix)
-
-
-def _shared(gpu: Gpu) -> bool:
-    return any(process.kind == "mps" for process in gpu.processes or ())
 
 
 def _special(gpus: Gpus) -> Iterator[Finding]:

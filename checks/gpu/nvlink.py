@@ -50,7 +50,8 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
     Error texts:
     - uncorrectable NVLink error detected during the execution
     """
-    listed = [gpu for gpu in links.gpus if gpu.state == "listed" and _stated(gpu)]
+    stated = [gpu for gpu in links.gpus if any(link.active is not None for link in gpu.links)]
+    listed = [gpu for gpu in stated if gpu.state == "listed"]
     up = {gpu.index: sum(link.active is True for link in gpu.links) for gpu in listed}
     hidden = [gpu for gpu in links.gpus if gpu.state == "mig"]
     findings = [
@@ -103,10 +104,6 @@ def _elided(gpu: GpuLinks) -> str:
     """What to add to a count where numbers between the links are not there: a mail leaves lines out."""
     numbers = [link.link for link in gpu.links]
     return "" if sorted(numbers) == [*range(len(numbers))] else " shown"
-
-
-def _stated(gpu: GpuLinks) -> bool:
-    return any(link.active is not None for link in gpu.links)
 
 
 def _model(gpu: GpuLinks) -> GpuModel | None:
@@ -172,15 +169,9 @@ def _bridged(active: int, peers: Sequence[int], fail: Finding, warn: Finding) ->
         return warn if alone % 2 == 0 and alone * 3 <= len(peers) else None
     if active < most and peers.count(most) > 1:
         return fail
-    return (
-        None
-        if active % BRIDGE_LINKS == 0 and active == most and len(peers) > 1
-        else _partly(active, fail, warn)
-    )
-
-
-def _partly(active: int, fail: Finding, warn: Finding) -> Finding:
-    return warn if active % BRIDGE_LINKS == 0 else fail
+    if active % BRIDGE_LINKS:
+        return fail
+    return None if active == most and len(peers) > 1 else warn
 
 
 def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None) -> Finding | None:

@@ -12,10 +12,10 @@ from nodedoctor.facts.measured.bandwidth import Bandwidth, Pair
 from nodedoctor.knowledge.fixes.bandwidth import DENIED, HUNG, SLOW, SYSTEM, UNSTARTED, WRONG
 from nodedoctor.knowledge.floors import BELOW_PEERS, fitting_floors
 from nodedoctor.knowledge.gpus import gpu_model
-from nodedoctor.model import Finding
+from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.wording import count_with_noun
 
-from .culprits import culprits
+from .culprits import Culprits, culprits
 
 BROKEN = 0.5
 """Of the median of the peers, beside the floor of the model; ours: what lost half its links or lanes."""
@@ -107,15 +107,12 @@ def _corrupted(pairs: _Pairs, bandwidth: Bandwidth) -> Iterator[Finding]:
     if not bad:
         return
     said = [one for pair in list(bad)[:4] for one in bandwidth.pair_said(pair, "wrong", "read_gbytes_s")]
-    found = culprits(bad, pairs)
-    if found.everything:
-        yield Finding.fail("data corruption in copies between all GPUs", evidence=said, fix=WRONG)
-    for gpu in found.gpus:
-        summary = "data corruption in copies to or from this GPU"
-        yield Finding.fail(summary, subject=f"gpu:{gpu}", evidence=said, fix=WRONG)
-    for a, b in found.pairs:
-        summary = f"data corruption in GPU {a} <-> GPU {b} copies"
-        yield Finding.fail(summary, subject=_subject(a, b), evidence=said, fix=WRONG)
+    summaries = {
+        "all": "data corruption in copies between all GPUs",
+        "gpu": "data corruption in copies to or from this GPU",
+        "pair": "data corruption in GPU {} <-> GPU {} copies",
+    }
+    yield from _each(culprits(bad, pairs), summaries, said, WRONG)
 
 
 def _denied(pairs: _Pairs, bandwidth: Bandwidth, joined: bool) -> Iterator[Finding]:
@@ -123,17 +120,25 @@ def _denied(pairs: _Pairs, bandwidth: Bandwidth, joined: bool) -> Iterator[Findi
     bad = {key for key, pair in pairs.items() if pair.access is False}
     if not bad or not joined:
         return
-    found = culprits(bad, pairs)
     said = [one for pair in sorted(bad)[:4] for one in bandwidth.pair_said(pair, "access")]
+    summaries = {
+        "all": "no peer access between any GPUs despite NVLink",
+        "gpu": "no peer access to or from this GPU despite NVLink",
+        "pair": "no peer access between GPU {} and GPU {} despite NVLink",
+    }
+    yield from _each(culprits(bad, pairs), summaries, said, DENIED)
+
+
+def _each(
+    found: Culprits, summaries: Mapping[str, str], evidence: list[Evidence], fix: Fix
+) -> Iterator[Finding]:
+    """A failure of all GPUs, of each that is guilty, and of each pair that none of these explains."""
     if found.everything:
-        summary = "no peer access between any GPUs despite NVLink"
-        yield Finding.fail(summary, evidence=said, fix=DENIED)
+        yield Finding.fail(summaries["all"], evidence=evidence, fix=fix)
     for gpu in found.gpus:
-        summary = "no peer access to or from this GPU despite NVLink"
-        yield Finding.fail(summary, subject=f"gpu:{gpu}", evidence=said, fix=DENIED)
+        yield Finding.fail(summaries["gpu"], subject=f"gpu:{gpu}", evidence=evidence, fix=fix)
     for a, b in found.pairs:
-        summary = f"no peer access between GPU {a} and GPU {b} despite NVLink"
-        yield Finding.fail(summary, subject=_subject(a, b), evidence=said, fix=DENIED)
+        yield Finding.fail(summaries["pair"].format(a, b), subject=_subject(a, b), evidence=evidence, fix=fix)
 
 
 def _similar_pairs(

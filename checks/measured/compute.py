@@ -6,6 +6,7 @@ from statistics import median
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.gemm import GEMM, Gemm, GpuGemm
+from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.fixes.bandwidth import SLOW, WRONG
 from nodedoctor.knowledge.floors import BELOW_PEERS, fitting_floors
 from nodedoctor.knowledge.gpus import gpu_model
@@ -35,9 +36,8 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
     """
     good = [gpu for gpu in gemm.gpus if not gpu.error and gpu.tflops]
     usual = median(gpu.tflops or 0.0 for gpu in good) if good else 0.0
-    agreed = {
-        name: Counter(g.sums for g in good if g.name == name).most_common(1)[0][0] for name in _names(gemm)
-    }
+    kinds = group_by(good, lambda gpu: gpu.name)
+    agreed = {name: Counter(g.sums for g in like).most_common(1)[0][0] for name, like in kinds.items()}
     said = [one for gpu in gemm.gpus for one in _compute_evidence(gpu)]
     troubles = 0
     for gpu in gemm.gpus:
@@ -78,7 +78,3 @@ def _least_tflops(gpu: GpuGemm) -> float:
     model = gpu_model(gpu.name)
     gates = fitting_floors("gemm-bf16", model.name) if model else []
     return max((gate.least for gate in gates), default=0.0)
-
-
-def _names(gemm: Gemm) -> set[str]:
-    return {gpu.name for gpu in gemm.gpus if not gpu.error and gpu.tflops}

@@ -33,16 +33,11 @@ def culprits(bad: Collection[Pair], measured: Collection[Pair]) -> Culprits:
     guilty: list[int] = []
     while len(members) > 2:
         worst = max(members, key=lambda gpu: sum(gpu in pair for pair in left))
-        rows = [
-            {pair for pair in measured if pair[side] == worst} - _with(guilty, measured) for side in (0, 1)
-        ]
+        open_pairs = [pair for pair in measured if not any(gpu in pair for gpu in guilty)]
+        rows = [{pair for pair in open_pairs if pair[side] == worst} for side in (0, 1)]
         if not any(len(row) > 1 and row <= left for row in rows):
             break
         guilty.append(worst)
         left = {pair for pair in left if worst not in pair}
     pairs = sorted({(min(pair), max(pair)) for pair in left})
     return Culprits(gpus=tuple(sorted(guilty)), pairs=tuple(pairs))
-
-
-def _with(gpus: Collection[int], measured: Collection[Pair]) -> set[Pair]:
-    return {pair for pair in measured if any(gpu in pair for gpu in gpus)}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, get_args
 
 from nodedoctor import __version__, input_files
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.json_shapes import loaded
+from nodedoctor.json_shapes import loaded, texts
 from nodedoctor.model import Observation, Outcome, Provenance
 from nodedoctor.record import field, record
 
@@ -165,16 +165,12 @@ def _unpack(read: Callable[[str], str | None]) -> Snapshot:
         tool=str(manifest.get("tool", "")),
         provenance=_provenance(manifest.get("provenance")),
         origin=str(manifest.get("origin", "")),
-        hardware=_strings(manifest.get("hardware")),
+        hardware=texts(manifest, "hardware"),
     )
 
 
 def _provenance(value: Any) -> Provenance | None:
     return next((known for known in get_args(Provenance) if known == value), None)
-
-
-def _strings(value: Any) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def _unique_names(entry: Any) -> bool:

@@ -65,13 +65,10 @@ def _undated(result: Mapping[str, Any]) -> Report:
 
 def _entry_lines(entries: Sequence[str], width: int, most: int | None) -> list[str]:
     shown = entries if most is None or len(entries) <= most else entries[: most - 1]
-    lines = [_shorten(f"  {inert(entry)}", width) for entry in shown]
+    texts = [f"  {inert(entry)}" for entry in shown]
+    lines = [line if len(line) <= width else f"{line[: width - 3]}..." for line in texts]
     more = len(entries) - len(shown)
     return [*lines, f"  and {more} more (-v or --json has them)"] if more else lines
-
-
-def _shorten(line: str, width: int) -> str:
-    return line if len(line) <= width else f"{line[: width - 3]}..."
 
 
 def _recognised(item: Mapping[str, Any]) -> str:

@@ -210,7 +210,8 @@ def nvlink5(xid: int, first_word: int, error_status: int, branch: int, unit: str
     other layout counts, and where all its rows of this status ask for the same, the layout does not matter.
     """
     fitting = [row for row in nvlink5_codes() if row.xid == xid and unit in row.unit]
-    fitting = [row for row in fitting if _has_status(row, error_status)]
+    statuses = ((row, [int(status, 16) for status in row.error_statuses]) for row in fitting)
+    fitting = [row for row, codes in statuses if not codes or error_status in codes]
     newer = branch >= RELABELLED_BRANCH
     for second in (newer, not newer) if unit else (newer,):
         for row in fitting:
@@ -218,10 +219,6 @@ def nvlink5(xid: int, first_word: int, error_status: int, branch: int, unit: str
                 return row
     exact = [row for row in fitting if unit and row.unit == unit and row.error_statuses]
     return exact[0] if len({row.bucket for row in exact}) == 1 else None
-
-
-def _has_status(row: NvLink5, error_status: int) -> bool:
-    return not row.error_statuses or error_status in (int(status, 16) for status in row.error_statuses)
 
 
 def _matches(pattern: str, word: int) -> bool:

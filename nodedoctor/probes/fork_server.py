@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     Asked = tuple[str, list[str], tuple[int, int]]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = "nodedoctor.probes"
 USUAL = (
     "host.environment",
     "host.files_each",
@@ -53,7 +54,9 @@ LOOKS = (0.0, 0.3, 2.0)
 
 def main() -> None:
     """Serve until the other end of the socket is closed."""
-    sys.path.insert(0, HERE)
+    sys.path.append(HERE.rpartition("/nodedoctor/")[0] + "/")
+    __import__(PACKAGE)
+    sys.path.pop()
     if sys.argv[1:]:
         look_at_folders(int(sys.argv[1]), sys.argv[2:])
     prepare()
@@ -109,7 +112,7 @@ def prepare() -> None:
     folders = list(sys.path)
     for name in USUAL:
         try:
-            __import__(name)
+            __import__(f"{PACKAGE}.{name}")
         except (ImportError, SystemExit):  # psutil is missing: the program itself will say so
             continue
     sys.path[:] = folders
@@ -252,9 +255,9 @@ def run(words: list[str]) -> int:
         folder, file = os.path.split(words[0])
         call_ourselves(file)
         name = file.removesuffix(".py")
-        if folder.startswith(f"{HERE}/"):  # our programs lie in folders, by what they ask about
-            name = f"{folder[len(HERE) + 1 :].replace('/', '.')}.{name}"
-        elif folder != HERE:
+        if f"{folder}/".startswith(f"{HERE}/"):  # our programs lie in folders, by what they ask about
+            name = f"{PACKAGE}{folder[len(HERE) :].replace('/', '.')}.{name}"
+        else:
             sys.path.insert(0, folder)
         __import__(name)
         sys.modules[name].main()

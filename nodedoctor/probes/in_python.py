@@ -13,15 +13,11 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.stack.target_owner import WAY_OUT, become, owner_to_become
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from stack.target_owner import WAY_OUT, become, owner_to_become
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.stack.target_owner import WAY_OUT, become, owner_to_become
 
-    sys.path.pop(0)
+sys.path.pop()
 
 
 def main() -> None:

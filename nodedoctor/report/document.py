@@ -1,6 +1,6 @@
 """A report as plain data: its shape, which every view is made from, and what follows from it.
 
-`report/json.py` makes it of what a run has found, `report/saved.py` of a report that was saved: both have
+`report/saved.py` reads it out of a saved report, and out of what `report/json.py` says of a run: both have
 this shape to the last key, so that a view need not ask where its report comes from.
 """
 
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from nodedoctor.model import BLIND, Severity, Status
-from nodedoctor.model import Step as ModelStep
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired  # typing has it from Python 3.11 on
@@ -272,14 +271,3 @@ def marked(evidence: Evidence, lines: Iterable[str]) -> list[str]:
     """Lines of evidence as text shows them: `|` before what was printed, `=` before a value that was read."""
     mark = "=" if is_reading(evidence) else "|"
     return [f"{mark} {line}" for line in lines]
-
-
-def step_of(step: ModelStep) -> Step:
-    """A step as the document has it."""
-    return {
-        "role": step.role,
-        "command": step.command,
-        "when": step.when or None,
-        "disturbs": step.disturbs or None,
-        "needs_root": step.needs_root,
-    }

@@ -10,31 +10,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from nodedoctor.facts.kernel.lines import When, edges
-from nodedoctor.json_shapes import mapping, number
-from nodedoctor.model import Cause, Evidence, Finding, Fix, Observation, Report, Result, identifier
+from nodedoctor.json_shapes import Json, mapping, number
+from nodedoctor.model import Cause, Evidence, Finding, Fix, Report, Result, identifier
 from nodedoctor.record import field_names
 from nodedoctor.report import document as shape
-from nodedoctor.report.document import SCHEMA
+from nodedoctor.report.saved import read
 
 
 def document(report: Report) -> shape.Report:
-    """The report as plain data, exactly as it is read back from its text."""
+    """The report as plain data, read as one that was saved: there is one place that knows its shape."""
     dated = beginnings(report.facts, report.results)
-    results = [_result(result) for result in report.results]
-    return {
-        "schema": SCHEMA,
-        "tool": report.tool,
-        "source": report.source,
-        "started": report.started,
-        "seconds": report.seconds,
-        "node": _plain(report.node),
-        "verdict": shape.verdict(results),
-        "counts": shape.counts(results),
-        "causes": [_cause(cause, since(cause, dated)) for cause in report.causes],
-        "results": results,
-        "probes": [_probe(seen) for seen in report.observations],
-        "facts": _plain(report.facts or {}),
-    }
+    return read(
+        {
+            **_fields(report),
+            "causes": [_cause(cause, since(cause, dated)) for cause in report.causes],
+            "results": [_result(result) for result in report.results],
+            "probes": [{**_fields(seen), "name": seen.probe} for seen in report.observations],
+            "facts": _plain(report.facts or {}),
+        }
+    )
 
 
 def gated(document: shape.Report, gate: shape.Gate) -> shape.Report:
@@ -68,103 +62,37 @@ def _lines(value: Any) -> str:
     return _encoded(value)
 
 
-def _result(result: Result) -> shape.Result:
-    told: shape.Result = {
-        "check": result.check,
-        "title": result.title,
-        "status": result.status.value,
-        "seconds": result.seconds,
-        "tags": list(result.tags),
-        "why": result.why,
-        "findings": [_finding(result.check, finding) for finding in result.findings],
+def _result(result: Result) -> Json:
+    return {**_fields(result), "findings": [_finding(finding) for finding in result.findings]}
+
+
+def _finding(finding: Finding) -> Json:
+    return {
+        **_fields(finding),
+        "judged_without": finding.without,
+        "evidence": [_fields(evidence) for evidence in finding.evidence],
+        "fix": _fix(finding.fix),
     }
-    if result.stage == "preview":
-        told["stage"] = "preview"
-    return told
 
 
-def _finding(check: str, finding: Finding) -> shape.Finding:
-    told: shape.Finding = {
-        "id": identifier(check, finding.subject),
-        "status": finding.status.value,
-        "subject": finding.subject or None,
-        "summary": finding.summary,
-        "note": finding.note,
-        "reason": finding.reason,
-        "waived": finding.waived,
-        "evidence": [_evidence(evidence) for evidence in finding.evidence],
-        "fix": _fix(finding.fix) if finding.fix else None,
-        "because_of": finding.because_of,
-    }
-    if finding.without:
-        told["judged_without"] = finding.without
-    if finding.why:
-        told["why"] = finding.why
-    if finding.preview:
-        told["preview"] = True
-    return told
+def _fix(fix: Fix | None) -> Json | None:
+    """What to do, with what follows from its steps: the commands, and the plan that they are of."""
+    if fix is None:
+        return None
+    return {**_fields(fix), "commands": fix.commands, "steps": [_fields(step) for step in fix.plan]}
 
 
-def _cause(cause: Cause, since: str | None) -> shape.Cause:
-    told: shape.Cause = {
-        "id": cause.id,
-        "headline": cause.headline,
-        "status": cause.status.value,
-        "subjects": list(cause.subjects),
-        "explains": list(cause.explains),
-        "unjudged": cause.unjudged,
-        "owner": cause.owner,
-        "action": cause.action,
-        "schedulable": cause.schedulable,
-        "reason": cause.reason,
-        "first_step": _first_step(cause.fix),
-        "since": since,
-    }
-    if cause.preview:
-        told["preview"] = True
-    return told
-
-
-def _first_step(fix: Fix | None) -> shape.Step | None:
-    """What to type first: the first step that looks or repairs."""
-    steps = (step for step in (fix.plan if fix else ()) if step.role in ("look", "repair"))
+def _cause(cause: Cause, since: str | None) -> Json:
+    """A cause with when it began, and what to type first: the first step that looks or repairs."""
+    steps = (step for step in (cause.fix.plan if cause.fix else ()) if step.role in ("look", "repair"))
     first = next(steps, None)
-    return shape.step_of(first) if first else None
+    return {**_fields(cause), "since": since, "first_step": first and _fields(first)}
 
 
-def _evidence(evidence: Evidence) -> shape.Evidence:
-    told: shape.Evidence = {"probe": evidence.probe, "text": evidence.text, "kind": evidence.kind}
-    if evidence.line is not None:
-        told["line"] = evidence.line
-    if evidence.path:
-        told["path"] = evidence.path
-    if evidence.kind == "reading":
-        told["source"], told["value"] = evidence.source, _plain(evidence.value)
-    return told
-
-
-def _fix(fix: Fix) -> shape.Fix:
-    return {
-        "text": fix.text,
-        "commands": list(fix.commands),
-        "action": fix.action,
-        "disturbs": fix.disturbs or None,
-        "verify": fix.verify or None,
-        "docs": fix.docs or None,
-        "steps": [shape.step_of(step) for step in fix.plan],
-    }
-
-
-def _probe(seen: Observation) -> shape.Probe:
-    return {
-        "name": seen.probe,
-        "argv": list(seen.argv),
-        "outcome": seen.outcome.value,
-        "rc": seen.rc,
-        "seconds": seen.seconds,
-        "note": seen.note or None,
-        "truncated": seen.truncated,
-    }
+def _fields(value: Any) -> Json:
+    """The fields of one of our nouns as plain data, but without the nouns in it."""
+    told = ((name, getattr(value, name)) for name in field_names(type(value)))
+    return {name: _plain(field) for name, field in told if name not in _NOUNS}
 
 
 def _plain(value: Any) -> Any:
@@ -186,6 +114,7 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
 
 
+_NOUNS = frozenset({"evidence", "findings", "fix", "steps", "results", "observations", "causes", "facts"})
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 

@@ -151,12 +151,10 @@ def _outcome(tag: str, findings: Sequence[Data], result: Data) -> xml.Element:
     message = _sentence(findings[0]) + and_more(len(findings) - 1)
     outcome = _element(tag, _findings_text(findings, result), message=message)
     if tag != "skipped":
-        outcome.set("type", _plain(findings[0].get("reason") or _action(findings[0]) or "fail"))
+        first = findings[0]
+        kind = first.get("reason") or _remedy(first).get("action") or first.get("action") or "fail"
+        outcome.set("type", _plain(str(kind)))
     return outcome
-
-
-def _action(finding: Data) -> str:
-    return str(_remedy(finding).get("action") or finding.get("action") or "")
 
 
 def _findings_text(findings: Sequence[Data], result: Data) -> str:

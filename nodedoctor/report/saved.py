@@ -11,6 +11,7 @@ from typing import Any, get_args
 from nodedoctor.json_shapes import Json, as_list, mapping, number, objects, part, text, whole_number, words
 from nodedoctor.model import Action, Move, Outcome, Owner, Reason, Role, Schedulable, Status, identifier
 from nodedoctor.model import Fix as ModelFix
+from nodedoctor.record import as_dict
 from nodedoctor.report.document import (
     SCHEMA,
     Cause,
@@ -25,7 +26,6 @@ from nodedoctor.report.document import (
     counts,
     severity,
     status_of,
-    step_of,
     verdict,
 )
 from nodedoctor.steps import as_steps
@@ -150,7 +150,7 @@ def _steps(value: Json) -> list[Step]:
     bare = as_steps(command for command in as_list(value.get("commands")) if isinstance(command, str))
     disturbs, verify = words(value.get("disturbs")), words(value.get("verify"))
     plan = ModelFix("", bare, disturbs=disturbs, verify=verify).plan
-    return [step_of(step) for step in plan]
+    return [_step(as_dict(step)) for step in plan]
 
 
 def _step(entry: Json) -> Step:

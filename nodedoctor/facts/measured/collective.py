@@ -164,25 +164,15 @@ class Collective:
 
     @classmethod
     def parse(cls, seen: Observation) -> Collective | Unseen:
-        """Read what probes/measured/collective.py prints."""
+        """Read what probes/measured/collective.py prints, also with --isolate."""
         runs = _parse(seen)
         return runs if isinstance(runs, Unseen) else cls(*runs)
 
 
 @fact(ISOLATE)
 @record
-class Isolation:
+class Isolation(Collective):
     """The same job with one path of NCCL switched off at a time."""
-
-    torch: str
-    runs: tuple[CollectiveRun, ...]
-    seconds: float | None = None
-
-    @classmethod
-    def parse(cls, seen: Observation) -> Isolation | Unseen:
-        """Read what probes/measured/collective.py --isolate prints."""
-        runs = _parse(seen)
-        return runs if isinstance(runs, Unseen) else cls(*runs)
 
 
 def _parse(seen: Observation) -> tuple[str, tuple[CollectiveRun, ...], float | None] | Unseen:

@@ -57,7 +57,10 @@ class Libraries:
             return Unseen.of(seen)
         return cls(
             tuple(_library(item) for item in parts(found, "copies")),
-            tuple(_resolved(item) for item in parts(found, "resolved")),
+            tuple(
+                Resolved(*(text(item, key) for key in ("name", "path", "real", "rule")))
+                for item in parts(found, "resolved")
+            ),
             text(found, "nccl_built_in"),
             texts(found, "nccl_missing") if isinstance(found.get("nccl_missing"), list) else None,
         )
@@ -79,7 +82,3 @@ def _library(item: Json) -> LibraryCopy:
         text(item, key) for key in ("family", "path", "real", "soname", "version", "cuda")
     )
     return LibraryCopy(family, path, real, soname, version, cuda, texts(item, "found"))
-
-
-def _resolved(item: Json) -> Resolved:
-    return Resolved(*(text(item, key) for key in ("name", "path", "real", "rule")))

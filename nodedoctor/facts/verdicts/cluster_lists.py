@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from nodedoctor.declare.registry import pasted
-from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict
+from nodedoctor.facts.verdicts.verdict import Result, Verdict, make_verdict
 from nodedoctor.knowledge.slurm_states import kinds_of
 from nodedoctor.patterns import regex
 from nodedoctor.wording import count_with_noun
@@ -19,6 +20,9 @@ NODES, SINFO, REASONS = "kubernetes-nodes", "sinfo", "sinfo-reasons"
 kubernetes_nodes = pasted(NODES, "The output of kubectl get nodes.")
 sinfo = pasted(SINFO, "The output of sinfo.")
 sinfo_reasons = pasted(REASONS, "The output of sinfo -R.")
+_of_kubernetes = partial(make_verdict, NODES, "kubectl get nodes")
+_of_slurm = partial(make_verdict, SINFO, "sinfo")
+_of_reason = partial(make_verdict, REASONS, "sinfo -R")
 
 _NODE = regex(
     r"^[ \t]{0,8}(?P<name>[a-z\d][\w.-]{0,252})[ \t]{1,300}"
@@ -39,14 +43,13 @@ def nodes(output: str) -> Iterator[Verdict]:
     for row in rows:
         words = f"{row['name']} is {row['status']}"
         if not row["status"].startswith("Ready"):
-            yield _verdict(NODES, "kubectl get nodes", "fail", words, row["name"], row)
+            yield _of_kubernetes("fail", words, f"nodes:{row['name']}", row[0])
         elif "SchedulingDisabled" in row["status"]:
             words = f"{row['name']} is cordoned (SchedulingDisabled)"
-            yield _verdict(NODES, "kubectl get nodes", "note", words, row["name"], row)
+            yield _of_kubernetes("note", words, f"nodes:{row['name']}", row[0])
     if ready := [row for row in rows if row["status"].startswith("Ready")]:
         words = f"{len(ready)} of {count_with_noun(len(rows), 'node')} Ready"
-        quote = ready[0][0].strip()[:WORDS]
-        yield Verdict(NODES, "kubectl get nodes", "pass", words, quote=quote)
+        yield _of_kubernetes("pass", words, quote=ready[0][0])
 
 
 def states(output: str) -> Iterator[Verdict]:
@@ -66,14 +69,10 @@ def states(output: str) -> Iterator[Verdict]:
             silent = " and not responding" if is_silent and "fault" not in kinds else ""
             result: Result = "warn" if is_silent or "fault" in kinds else "note"
             words = f"{row['nodes'] or count_with_noun(int(row['count']), 'node')}: {state}{silent}"
-            yield _verdict(SINFO, "sinfo", result, words, row["nodes"] or row["partition"], row)
+            yield _of_slurm(result, words, f"nodes:{row['nodes'] or row['partition']}", row[0])
     if rows:
         count = count_with_noun(len(rows), "line")
-        yield Verdict(SINFO, "sinfo", "note", f"{count} of node states read")
-
-
-def _verdict(probe: str, tool: str, result: Result, words: str, node: str, row: re.Match[str]) -> Verdict:
-    return Verdict(probe, tool, result, words[:WORDS], f"nodes:{node}"[:80], row[0].strip()[:WORDS])
+        yield _of_slurm("note", f"{count} of node states read")
 
 
 _DOWN = regex(
@@ -95,5 +94,4 @@ def reasons(output: str) -> Iterator[Verdict]:
     for row in _DOWN.finditer(output):
         result: Result = "warn" if _TROUBLE.search(row["reason"]) else "note"
         words = f"{row['nodes']}: {row['reason']} (by {row['user']})"
-        subject = f"nodes:{row['nodes']}"
-        yield Verdict(REASONS, "sinfo -R", result, words[:WORDS], subject[:80], row[0].strip()[:WORDS])
+        yield _of_reason(result, words, f"nodes:{row['nodes']}", row[0])

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from nodedoctor.declare.registry import pasted
-from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict, in_json
+from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict, in_json, make_verdict
 from nodedoctor.json_shapes import Json, loaded, mapping, part, text, texts
 from nodedoctor.patterns import regex
 from nodedoctor.record import replace
 
 PROBE = "dcgm-health"
-TOOL = "dcgmi health"
 dcgm_health = pasted(PROBE, "The output of dcgmi health -c, as a table or as JSON.")
+_verdict = partial(make_verdict, PROBE, "dcgmi health")
 
 _ROW = regex(
     r"^[ \t]{0,40}\|(?P<indent>[ \t]{0,40})(?:-> )?(?P<key>[^|\n]{0,80})\|(?P<value>[^|\n]{0,200})\|", re.M
@@ -94,10 +95,9 @@ def _entity(group: str, entity: str, document: Json, output: str) -> Iterator[Ve
 
 
 def _overall(health: str, quote: str) -> Verdict:
-    return Verdict(PROBE, TOOL, _RESULTS.get(health, "unknown"), f"overall health: {health}", quote=quote)
+    return _verdict(_RESULTS.get(health, "unknown"), f"overall health: {health}", quote=quote)
 
 
 def _incident(group: str, entity: str, system: str, result: Result, words: list[str], quote: str) -> Verdict:
-    about = f"{system}: {' '.join(words)}"[:WORDS]
     name = re.sub(r"[^\w-]", "-", group.lower()) or "entity"
-    return Verdict(PROBE, TOOL, result, about, f"{name}:{entity}"[:80], quote)
+    return _verdict(result, f"{system}: {' '.join(words)}", f"{name}:{entity}", quote)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from nodedoctor.declare.registry import pasted
-from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict
+from nodedoctor.facts.verdicts.verdict import Result, Verdict, make_verdict
 from nodedoctor.patterns import regex
 from nodedoctor.wording import count_with_noun
 
 PROBE = "fabric-manager-log"
-TOOL = "fabric manager"
 fabric_manager_log = pasted(PROBE, "/var/log/fabricmanager.log, or what journalctl has of its unit.")
+_verdict = partial(make_verdict, PROBE, "fabric manager")
+_SERVICE = "service:nvidia-fabricmanager"
 
 _LINE = regex(
     r"(?:\] \[(?P<level>[A-Z]{4,8})\] \[tid \d{1,10}\] "
@@ -64,25 +66,20 @@ def verdicts(output: str) -> Iterator[Verdict]:
         counts = {kind: lines for kind, lines in counts.items() if _EXIT not in lines[0]}
     for (result, subject, summary), lines in list(counts.items())[:_MOST]:
         times = f", {count_with_noun(len(lines), 'time')}" if len(lines) > 1 else ""
-        yield Verdict(PROBE, TOOL, result, f"{summary}{times}"[:WORDS], subject, lines[0][:WORDS])
+        yield _verdict(result, f"{summary}{times}", subject, lines[0])
     if failure:
-        words = f"its service does not run: {failure}"
-        yield Verdict(PROBE, TOOL, "fail", words[:WORDS], "service:nvidia-fabricmanager", failure[:WORDS])
+        yield _verdict("fail", f"its service does not run: {failure}", _SERVICE, failure)
         return
     if success and not any(result in ("fail", "warn") for result, _, _ in counts):
-        yield Verdict(PROBE, TOOL, "pass", success[:WORDS], quote=success[:WORDS])
+        yield _verdict("pass", success, quote=success)
     elif not counts:
-        yield Verdict(PROBE, TOOL, "note", "no error in these lines of its log")
+        yield _verdict("note", "no error in these lines of its log")
 
 
 def _kind(level: str, words: str) -> tuple[Result, str, str] | None:
     """The result, the subject and the words of a line that is an error; None for any other."""
     if _NO_SWITCH in words:
-        return (
-            "note",
-            "service:nvidia-fabricmanager",
-            "it found no NVSwitch: not needed on boards without any",
-        )
+        return "note", _SERVICE, "it found no NVSwitch: not needed on boards without any"
     if match := _SWITCH.search(words):
         address, number = _ADDRESS.search(words), _PORT.search(words)
         where = address[0].lower()[-12:] if address else ""

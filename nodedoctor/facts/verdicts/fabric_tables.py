@@ -11,15 +11,17 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from nodedoctor.declare.registry import pasted
-from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict
+from nodedoctor.facts.verdicts.verdict import Result, Verdict, make_verdict
 from nodedoctor.knowledge.infiniband import Counter, counter_key, counters
 from nodedoctor.patterns import regex
 from nodedoctor.wording import comma_list, count_with_noun
 
 PROBE = "ibdiagnet-csv"
 ibdiagnet_csv = pasted(PROBE, "ibdiagnet2.db_csv.")
+_verdict = partial(make_verdict, PROBE, "ibdiagnet")
 
 _TABLE = regex(
     r"^START_(?P<name>[A-Z0-9_()]{2,60})[ \t]*\n(?P<rows>(?:(?!END_|START_)[^\n]*\n){1,200000})", re.M
@@ -50,7 +52,7 @@ def verdicts(output: str) -> Iterator[Verdict]:
     yield from _totals(ports, names)
     downs = sum(bool(_count(row, "linkdowned")) for row in ports)
     size = f"{count_with_noun(len(names), 'node')}, {count_with_noun(len(ports), 'port')} with counters"
-    yield _verdict("note", f"{size}{f', the links of {downs} went down' if ports else ''}", "fabric", "")
+    yield _verdict("note", f"{size}{f', the links of {downs} went down' if ports else ''}", "fabric")
 
 
 def _events(table: str, rows: list[Row], names: Mapping[str, str]) -> Iterator[Verdict]:
@@ -64,7 +66,7 @@ def _events(table: str, rows: list[Row], names: Mapping[str, str]) -> Iterator[V
         places = list(dict.fromkeys(_where(row, names) for row in same))
         summary = same[0].get("summary", "")
         where = f"{comma_list(places, _MOST)} ({stage.replace('_', ' ').lower()})"
-        words = f"{event or 'an entry'} at {where}: {summary}"
+        words = f"{event or 'an entry'} at {where}: {summary}".rstrip(" :")
         yield _verdict(result, words, f"stage:{stage.lower()}/{event.lower()}/{result}", event)
 
 
@@ -129,7 +131,3 @@ def _where(row: Row, names: Mapping[str, str]) -> str:
 
 def _port(row: Row) -> str:
     return f"{row['nodeguid']}/{row.get('portnumber') or row.get('portnum') or '?'}"
-
-
-def _verdict(result: Result, words: str, subject: str, quote: str) -> Verdict:
-    return Verdict(PROBE, "ibdiagnet", result, words[:WORDS].rstrip(" :"), subject[:80], quote[:WORDS])

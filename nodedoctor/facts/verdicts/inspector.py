@@ -6,17 +6,18 @@ Format: NVIDIA/nccl 2.27 to 2.29, ext-profiler/inspector/inspector.cc (one JSON 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from statistics import median
 
 from nodedoctor.declare.registry import pasted
-from nodedoctor.facts.verdicts.verdict import Verdict
+from nodedoctor.facts.verdicts.verdict import Verdict, make_verdict
 from nodedoctor.json_shapes import Json, loaded, mapping, number, part, text, whole_number
 from nodedoctor.record import record
 from nodedoctor.wording import comma_list, count_with_noun
 
 PROBE = "nccl-inspector"
-TOOL = "NCCL Inspector"
 nccl_inspector = pasted(PROBE, "Lines that NCCL Inspector wrote (NCCL_INSPECTOR_ENABLE).")
+_verdict = partial(make_verdict, PROBE, "NCCL Inspector")
 
 LINES = 200_000
 """Lines that are read; ours: a day of a rank."""
@@ -50,7 +51,7 @@ def verdicts(output: str) -> Iterator[Verdict]:
             f"{operation} at {size / 2**20:g} MiB: busbw {speed:.1f} GB/s, median of "
             f"{len(largest)} on {count_with_noun(ranks, 'rank')}"
         )
-        yield Verdict(PROBE, TOOL, "note", words, f"operation:{operation}", largest[0].line[:400])
+        yield _verdict("note", words, f"operation:{operation}", largest[0].line)
     yield from _behind(measured)
 
 
@@ -67,7 +68,7 @@ def _behind(measured: list[_Measured]) -> Iterator[Verdict]:
                 f"ranks {comma_list(late, 8)} at most at number {max(ranks[rank] for rank in late)}, "
                 f"others at {newest}"
             )
-            yield Verdict(PROBE, TOOL, "warn", words, "ranks:behind")
+            yield _verdict("warn", words, "ranks:behind")
 
 
 def _collective(line: str) -> _Measured | None:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from nodedoctor.declare.registry import pasted
-from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict
+from nodedoctor.facts.verdicts.verdict import Result, Verdict, make_verdict
 from nodedoctor.patterns import regex
 from nodedoctor.wording import count_with_noun
 
 NODE, POD = "kubernetes-node", "kubernetes-pod"
-NODE_TOOL, POD_TOOL = "kubectl describe node", "kubectl describe pod"
 kubernetes_node = pasted(NODE, "The output of kubectl describe node.")
 kubernetes_pod = pasted(POD, "The output of kubectl describe pod.")
+_of_node = partial(make_verdict, NODE, "kubectl describe node")
+_of_pod = partial(make_verdict, POD, "kubectl describe pod")
 
 _CONDITION = regex(
     r"^[ \t]{1,8}(?P<type>[A-Z]\w{2,60})[ \t]{1,60}(?P<status>True|False|Unknown)[ \t][^\n]{0,800}$",
@@ -55,29 +57,15 @@ def node(output: str) -> Iterator[Verdict]:
         ):
             columns = " ".join(_DATES.sub("", row[0]).split()).split(None, 2)
             words = " ".join([f"{row['type']} is {status}", *([f"({columns[2]})"] if columns[2:] else [])])
-            grave = row["type"] == "Ready"
-            yield Verdict(
-                NODE,
-                NODE_TOOL,
-                "fail" if grave else "warn",
-                words[:WORDS],
-                f"condition:{row['type']}",
-                row[0].strip(),
-            )
+            result: Result = "fail" if row["type"] == "Ready" else "warn"
+            yield _of_node(result, words, f"condition:{row['type']}", row[0])
     yield from _gpus(parts)
     for event in _EVENT.finditer(parts.get("Events:", "")):
-        yield Verdict(
-            NODE,
-            NODE_TOOL,
-            "warn",
-            " ".join(event[0].split())[:WORDS],
-            f"event:{event['reason']}",
-            event[0].strip(),
-        )
+        yield _of_node("warn", " ".join(event[0].split()), f"event:{event['reason']}", event[0])
     ready = next((row for row in conditions if row["type"] == "Ready" and row["status"] == "True"), None)
     if ready:
         count = count_with_noun(len(conditions), "condition")
-        yield Verdict(NODE, NODE_TOOL, "pass", f"Ready is True, {count} read", quote=ready[0].strip())
+        yield _of_node("pass", f"Ready is True, {count} read", quote=ready[0])
 
 
 def _gpus(parts: dict[str, str]) -> Iterator[Verdict]:
@@ -87,7 +75,7 @@ def _gpus(parts: dict[str, str]) -> Iterator[Verdict]:
     for name, row in gives.items():
         if not has:
             words = f"{row['count']} {name} allocatable; how many it has was not pasted"
-            yield Verdict(NODE, NODE_TOOL, "note", words, f"resource:{name}", row[0].strip())
+            yield _of_node("note", words, f"resource:{name}", row[0])
     for name, row in has.items():
         if name not in gives:
             continue
@@ -96,14 +84,12 @@ def _gpus(parts: dict[str, str]) -> Iterator[Verdict]:
             words = (
                 f"{usable} of {all_of} {name} allocatable: the device plugin counts the others as unhealthy"
             )
-            yield Verdict(NODE, NODE_TOOL, "fail", words, f"resource:{name}", gives[name][0].strip())
+            yield _of_node("fail", words, f"resource:{name}", gives[name][0])
         elif not all_of and name == "nvidia.com/gpu" and len(has) == 1:
             words = f"no {name}: the device plugin offers none"
-            yield Verdict(NODE, NODE_TOOL, "warn", words, f"resource:{name}", row[0].strip())
+            yield _of_node("warn", words, f"resource:{name}", row[0])
         elif all_of:
-            yield Verdict(
-                NODE, NODE_TOOL, "pass", f"{usable} of {all_of} {name} allocatable", quote=row[0].strip()
-            )
+            yield _of_node("pass", f"{usable} of {all_of} {name} allocatable", quote=row[0])
 
 
 def _parts(output: str) -> dict[str, str]:
@@ -144,23 +130,21 @@ def pod(output: str) -> Iterator[Verdict]:
         if row["reason"] not in _FINE and row["code"] != "0":
             problems = True
             code = f", exit code {row['code']}" if row["code"] else ""
-            yield _of_pod("warn", f"a container ended: {row['reason']}{code}", f"ended:{row['reason']}", row)
+            yield _of_pod(
+                "warn", f"a container ended: {row['reason']}{code}", f"ended:{row['reason']}", row[0]
+            )
     for row in _WAITS.finditer(output):
         if row["reason"] not in _STARTING:
             problems = True
-            yield _of_pod("warn", f"a container waits: {row['reason']}", f"waits:{row['reason']}", row)
+            yield _of_pod("warn", f"a container waits: {row['reason']}", f"waits:{row['reason']}", row[0])
     reasons = set()
     for row in _WARNING.finditer(output):
         if row["reason"] not in reasons:
             problems = True
             reasons.add(row["reason"])
             message = _AGE.sub("", " ".join(row[0].split()))
-            yield _of_pod("warn", f"{row['reason']}: {message}", f"event:{row['reason']}", row)
+            yield _of_pod("warn", f"{row['reason']}: {message}", f"event:{row['reason']}", row[0])
     status = _STATUS.search(output)
     if status and not problems:
         is_well = status["status"] in ("Running", "Succeeded")
-        yield _of_pod("pass" if is_well else "note", f"status {status['status']}", "", status)
-
-
-def _of_pod(result: Result, words: str, subject: str, row: re.Match[str]) -> Verdict:
-    return Verdict(POD, POD_TOOL, result, words[:WORDS], subject, row[0].strip()[:WORDS])
+        yield _of_pod("pass" if is_well else "note", f"status {status['status']}", quote=status[0])

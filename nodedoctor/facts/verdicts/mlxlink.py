@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from nodedoctor.declare.registry import pasted
-from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict, in_json
+from nodedoctor.facts.verdicts.verdict import Result, Verdict, in_json, make_verdict
 from nodedoctor.json_shapes import loaded, mapping, part
 from nodedoctor.patterns import regex
 
-PROBE = TOOL = "mlxlink"
+PROBE = "mlxlink"
 mlxlink = pasted(PROBE, "The output of mlxlink, as text or as JSON.")
 
 _PORT = regex(r"^# port (?P<name>[\w.:/-]{1,80})$", re.MULTILINE)
@@ -63,7 +63,7 @@ def _port(subject: str, fields: Mapping[str, str], block: str) -> Verdict | None
     if advice:
         words += f": {advice.rstrip('.')}"
     quote = in_json(advice or state, block) if block.startswith("{") else _quote(block, advice or state)
-    return Verdict(PROBE, TOOL, _result(state, advice), words[:WORDS], subject, quote)
+    return make_verdict(PROBE, PROBE, _result(state, advice), words, subject, quote)
 
 
 def _result(state: str, advice: str) -> Result:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from nodedoctor.declare.registry import pasted
-from nodedoctor.facts.verdicts.verdict import WORDS, Verdict
+from nodedoctor.facts.verdicts.verdict import Verdict, make_verdict
 from nodedoctor.knowledge.infiniband import counter_key, counters
 from nodedoctor.patterns import regex
 from nodedoctor.wording import comma_list, count_with_noun
@@ -18,6 +19,8 @@ from nodedoctor.wording import comma_list, count_with_noun
 ERRORS, COUNTERS = "ibqueryerrors", "perfquery"
 ibqueryerrors = pasted(ERRORS, "The output of ibqueryerrors.")
 perfquery = pasted(COUNTERS, "The output of perfquery.")
+_of_fabric = partial(make_verdict, ERRORS, ERRORS)
+_of_port = partial(make_verdict, COUNTERS, COUNTERS)
 
 _NODE = regex(r"^Errors for (?:0x[\da-f]{1,16} )?\"(?P<name>[^\"\n]{1,100})\"", re.MULTILINE)
 _PORT = regex(
@@ -42,17 +45,10 @@ def fabric(output: str) -> Iterator[Verdict]:
         name = next((node["name"] for node in reversed(nodes) if node.start() < row.start()), row["guid"])
         totals = comma_list(f"{counter} {value}" for counter, value in counts.items())
         words = f"{name} port {row['port']}: {totals} since the counters were cleared"
-        yield Verdict(
-            ERRORS,
-            ERRORS,
-            "warn",
-            words[:WORDS],
-            f"errors:{row['guid']}/{row['port']}",
-            row["counts"][:WORDS],
-        )
+        yield _of_fabric("warn", words, f"errors:{row['guid']}/{row['port']}", row["counts"])
     if summary := _SUMMARY.search(output):
         words = f"{count_with_noun(int(summary['nodes']), 'node')} checked, {summary['bad']} with errors"
-        yield Verdict(ERRORS, ERRORS, "note" if int(summary["bad"]) else "pass", words, "fabric", summary[0])
+        yield _of_fabric("note" if int(summary["bad"]) else "pass", words, "fabric", summary[0])
 
 
 def port(output: str) -> Iterator[Verdict]:
@@ -68,14 +64,7 @@ def port(output: str) -> Iterator[Verdict]:
         else:
             continue
         where = head["port"].strip()
-        yield Verdict(
-            COUNTERS,
-            COUNTERS,
-            "note",
-            f"{where}: {summary}"[:WORDS],
-            f"counters:{where}"[:80],
-            head[0].strip(),
-        )
+        yield _of_port("note", f"{where}: {summary}", f"counters:{where}", head[0])
 
 
 def _beyond(counts: dict[str, int]) -> list[str]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from nodedoctor.declare.registry import pasted
-from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict, in_json
+from nodedoctor.facts.verdicts.verdict import Result, Verdict, in_json, make_verdict
 from nodedoctor.json_shapes import loaded, mapping, objects, text, texts
 from nodedoctor.patterns import regex
 from nodedoctor.wording import comma_list, count_with_noun
@@ -22,6 +23,10 @@ GPUD, IBDIAGNET, VALIDATION = "gpud-scan", "ibdiagnet", "health-validation"
 gpud_scan = pasted(GPUD, "The output of gpud scan.")
 ibdiagnet_log = pasted(IBDIAGNET, "ibdiagnet2.log, or what ibdiagnet printed.")
 health_validation = pasted(VALIDATION, "The node verdict of NVIDIA Health Validation (JSON).")
+
+_of_gpud = partial(make_verdict, GPUD, "gpud")
+_of_ibdiagnet = partial(make_verdict, IBDIAGNET, "ibdiagnet")
+_of_validation = partial(make_verdict, VALIDATION, "Health Validation")
 
 _MARKED = regex(r"^[ \t]{0,8}(?P<mark>[\u2714\u2718]) (?P<words>[^\n]{1,600})$", re.MULTILINE)
 _NO_COMPONENT = ("machine info", "provider info", "scan complete")
@@ -40,12 +45,11 @@ def gpud(output: str) -> Iterator[Verdict]:
     rows = [*_MARKED.finditer(output)]
     for number, row in enumerate(rows):
         if row["mark"] == "\u2718":
-            words, subject = row["words"].strip()[:WORDS], f"component:{number}"
-            yield Verdict(GPUD, "gpud", "warn", words, subject, row[0].strip()[:WORDS])
+            yield _of_gpud("warn", row["words"].strip(), f"component:{number}", row[0])
     healthy = [row for row in rows if row["mark"] == "\u2714" and row["words"].strip() not in _NO_COMPONENT]
     if healthy:
         words = f"{count_with_noun(len(healthy), 'component')} healthy"
-        yield Verdict(GPUD, "gpud", "pass", words, quote=healthy[0][0].strip()[:WORDS])
+        yield _of_gpud("pass", words, quote=healthy[0][0])
 
 
 def ibdiagnet(output: str) -> Iterator[Verdict]:
@@ -54,12 +58,11 @@ def ibdiagnet(output: str) -> Iterator[Verdict]:
     sick = [row for row in stages if int(row["errors"])]
     for row in sick:
         words = f"stage {row['stage']}: {count_with_noun(int(row['errors']), 'error')} in the fabric"
-        subject = f"stage:{row['stage'].replace(' ', '-')}"
-        yield Verdict(IBDIAGNET, "ibdiagnet", "warn", words, subject, row[0].strip())
+        yield _of_ibdiagnet("warn", words, f"stage:{row['stage'].replace(' ', '-')}", row[0])
     if stages and not sick:
         warnings = sum(int(row["warnings"]) for row in stages)
         words = f"no error in {count_with_noun(len(stages), 'stage')}, {count_with_noun(warnings, 'warning')}"
-        yield Verdict(IBDIAGNET, "ibdiagnet", "pass", words, quote=stages[0][0].strip())
+        yield _of_ibdiagnet("pass", words, quote=stages[0][0])
 
 
 def validation(output: str) -> Iterator[Verdict]:
@@ -74,10 +77,7 @@ def validation(output: str) -> Iterator[Verdict]:
         where = comma_list(texts(item, "entities")[:6])
         words = f"{category or 'component'} {severity}: {checks}{f' ({where})' if where else ''}"
         result = _SEVERITIES.get(severity.upper(), "unknown")
-        quote = in_json(severity, output)
-        yield Verdict(
-            VALIDATION, "Health Validation", result, words[:WORDS], f"category:{category}"[:80], quote
-        )
+        yield _of_validation(result, words, f"category:{category}", in_json(severity, output))
 
 
 def _components(document: Any) -> Iterator[Mapping[str, Any]]:
@@ -91,6 +91,8 @@ def _components(document: Any) -> Iterator[Mapping[str, Any]]:
 NVRX, NVCRE = "nvrx-health", "nvcre-report"
 nvrx_health = pasted(NVRX, "What the health checks of NVIDIA's resiliency extension logged.")
 nvcre_report = pasted(NVCRE, "A report of NVIDIA Cluster Readiness Engine (nvcrectl, JSON).")
+_of_nvrx = partial(make_verdict, NVRX, "NVRx")
+_of_nvcre = partial(make_verdict, NVCRE, "NVCRE")
 
 _FINDINGS: tuple[tuple[re.Pattern[str], Result], ...] = (
     (regex(r"GPU (?P<gpu>\d{1,3}): Requires (?:a reset|a node reboot) to recover\."), "fail"),
@@ -117,7 +119,7 @@ def nvrx(output: str) -> Iterator[Verdict]:
             subject = f"gpu:{match['gpu']}" if "gpu" in match.groupdict() else ""
             if (subject, pattern.pattern) not in repeated:
                 repeated.add((subject, pattern.pattern))
-                yield Verdict(NVRX, "NVRx", result, match[0].rstrip("."), subject, match[0])
+                yield _of_nvrx(result, match[0].rstrip("."), subject, match[0])
 
 
 def nvcre(output: str) -> Iterator[Verdict]:
@@ -134,11 +136,10 @@ def nvcre(output: str) -> Iterator[Verdict]:
     words = f"{text(document, 'name') or 'the certification'} {result or 'has no result'}"
     words += f", failed: {comma_list(failed[:8])}" if failed else ""
     words += f", {count_with_noun(len(excluded), 'node')} not tested" if excluded else ""
-    verdict = _RESULTS.get(result, "unknown")
-    yield Verdict(NVCRE, "NVCRE", verdict, words[:WORDS], "certification", in_json(result, output))
+    yield _of_nvcre(_RESULTS.get(result, "unknown"), words, "certification", in_json(result, output))
     for item in objects(document.get("categories")):
         if text(item, "status") == "Failed":
             kind = "/".join(filter(None, (text(item, "domain"), text(item, "variant"))))
             why = text(item, "failureReason") or "no reason given"
             quote = in_json(text(item, "failureReason"), output)
-            yield Verdict(NVCRE, "NVCRE", "fail", f"{kind}: {why}"[:WORDS], f"category:{kind}"[:80], quote)
+            yield _of_nvcre("fail", f"{kind}: {why}", f"category:{kind}", quote)

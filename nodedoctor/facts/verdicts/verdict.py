@@ -10,6 +10,8 @@ from nodedoctor.record import record
 Result = Literal["pass", "note", "unknown", "warn", "fail"]
 WORDS = 400
 """Characters of a tool's own words that are kept; ours."""
+SUBJECT = 80
+"""Characters of what they are about that are kept; ours."""
 
 
 @record
@@ -22,6 +24,13 @@ class Verdict:
     words: str
     subject: str = ""
     quote: str = ""
+
+
+def make_verdict(
+    probe: str, tool: str, result: Result, words: str, subject: str = "", quote: str = ""
+) -> Verdict:
+    """What a tool says, as much of it as is kept; each reader has this for its own probe and tool."""
+    return Verdict(probe, tool, result, words[:WORDS], subject[:SUBJECT], quote.strip()[:WORDS])
 
 
 def in_json(value: str, text: str) -> str:

@@ -13,17 +13,12 @@ import os
 import re
 import stat
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.host.files_reading import inside
-    from nodedoctor.probes.plain_json import with_count
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from host.files_reading import inside
-    from plain_json import with_count
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.host.files_reading import inside
+from nodedoctor.probes.plain_json import with_count
 
-    sys.path.pop(0)
+sys.path.pop()
 
 STATE_BYTES = 64 * 1024
 TAIL_BYTES = 512 * 1024

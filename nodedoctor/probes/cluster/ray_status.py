@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.stack.target_owner import WAY_OUT, become, owner_to_become
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from stack.target_owner import WAY_OUT, become, owner_to_become
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.stack.target_owner import WAY_OUT, become, owner_to_become
 
-    sys.path.pop(0)
+sys.path.pop()
 
 # A cluster of Ray 2.60 wants a token wherever its user has one; `ray.init` then sends it, `ray status` only
 # where RAY_AUTH_MODE says so. Older versions know no such function.

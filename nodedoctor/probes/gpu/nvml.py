@@ -20,23 +20,20 @@ import sys
 import threading
 import time
 
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.gpu import nvml_calls as calls
+from nodedoctor.probes.gpu.nvml_library import NvmlLibrary, init, keep
+from nodedoctor.probes.packages import add_folders
+from nodedoctor.probes.plain_json import members, with_count
+
+sys.path.pop()
+
 TYPE_CHECKING = False  # importing typing or argparse takes as long as asking a GPU
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from nodedoctor.probes.gpu import nvml_calls as calls
-    from nodedoctor.probes.gpu.nvml_library import NvmlAnswer, NvmlLibrary, init, keep
-    from nodedoctor.probes.packages import add_folders
-    from nodedoctor.probes.plain_json import members, with_count
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from gpu import nvml_calls as calls
-    from gpu.nvml_library import NvmlLibrary, init, keep
-    from packages import add_folders
-    from plain_json import members, with_count
-
-    sys.path.pop(0)
+    from nodedoctor.probes.gpu.nvml_library import NvmlAnswer
 
 SCHEMA = "nodedoctor.nvml/1"
 WAITING = 0.5  # seconds after which an unanswered call is named

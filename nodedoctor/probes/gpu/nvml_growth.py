@@ -11,26 +11,20 @@ from __future__ import annotations
 
 import faulthandler
 import json
-import os
 import sys
 import time
+
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.gpu import nvml_calls as calls
+from nodedoctor.probes.gpu.nvml_library import NvmlLibrary, init, keep
+from nodedoctor.probes.packages import add_folders
+from nodedoctor.probes.plain_json import with_count
+
+sys.path.pop()
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from nodedoctor.probes.gpu import nvml_calls as calls
-    from nodedoctor.probes.gpu.nvml_library import NvmlLibrary, init, keep
-    from nodedoctor.probes.packages import add_folders
-    from nodedoctor.probes.plain_json import with_count
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from gpu import nvml_calls as calls
-    from gpu.nvml_library import NvmlLibrary, init, keep
-    from packages import add_folders
-    from plain_json import with_count
-
-    sys.path.pop(0)
 
 VALUES = {
     key: calls.VALUES[key]

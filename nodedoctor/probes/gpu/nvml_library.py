@@ -5,17 +5,15 @@ from __future__ import annotations
 import ctypes
 import time
 
+from nodedoctor.probes.gpu import nvml_calls as calls
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from nodedoctor.probes.gpu import nvml_calls as calls
-
     NvmlAnswer = tuple[Any, str | None]
     """What was answered and None, or None and the name of the error."""
-else:
-    from gpu import nvml_calls as calls
 
 SLOW = 0.1  # seconds from which a call is listed; a healthy one takes well below a millisecond
 SONAME = "libnvidia-ml.so"

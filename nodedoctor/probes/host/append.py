@@ -8,12 +8,10 @@ output.
 import os
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from nodedoctor.probes.own_links import followed
-else:
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from own_links import followed
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.own_links import followed
+
+sys.path.pop()
 
 
 def main() -> int:

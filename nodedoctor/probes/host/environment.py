@@ -20,18 +20,12 @@ import select
 import sys
 from collections.abc import Iterator, Mapping
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from nodedoctor.probes.host.files_reading import inside
-    from nodedoctor.probes.plain_json import with_count
-    from nodedoctor.probes.readers import end
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from host.files_reading import inside
-    from plain_json import with_count
-    from readers import end
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.host.files_reading import inside
+from nodedoctor.probes.plain_json import with_count
+from nodedoctor.probes.readers import end
 
-    sys.path.pop(0)
+sys.path.pop()
 
 _FAMILY = re.compile(
     r"(?:"

@@ -23,18 +23,16 @@ from __future__ import annotations
 import os
 import sys
 
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.host.files_reading import READERS, parse_word, read_item
+from nodedoctor.probes.plain_args import options
+from nodedoctor.probes.plain_json import dumps, with_count
+
+sys.path.pop()
+
 TYPE_CHECKING = False  # importing typing would take as long as a typical read
 if TYPE_CHECKING:
     from typing import Any, NoReturn
-
-    from nodedoctor.probes.host.files_reading import READERS, parse_word, read_item
-    from nodedoctor.probes.plain_args import options
-    from nodedoctor.probes.plain_json import dumps, with_count
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from host.files_reading import READERS, parse_word, read_item
-    from plain_args import options
-    from plain_json import dumps, with_count
 
 TOTAL_BYTES = 3 * 1024 * 1024  # below the 4 MiB an observation keeps, with room for error names
 ERROR_BYTES = 512 * 1024
@@ -72,10 +70,9 @@ def main() -> None:
         usage()
     document = FilesDocument()
     if seconds > 0:
-        if TYPE_CHECKING:
-            from nodedoctor.probes.host.files_each import read_each
-        else:  # with what it imports, only where it is asked for
-            from host.files_each import read_each
+        # With what it imports, only where it is asked for.
+        from nodedoctor.probes.host.files_each import read_each
+
         read_each(items, root, seconds, document.add)
     else:
         for item in items:

@@ -11,17 +11,16 @@ import os
 import selectors
 import time
 
+from nodedoctor.probes.host.files_reading import Item, complain, matches, normal, read_item
+from nodedoctor.probes.readers import end
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from nodedoctor.probes.host.files_reading import Emit, Item, complain, matches, normal, read_item
-    from nodedoctor.probes.readers import end
+    from nodedoctor.probes.host.files_reading import Emit
 
     Group = tuple[str, list[Item]]  # paths that share a fate, and a name for them
-else:  # files.py has put our folder on the path
-    from host.files_reading import complain, matches, normal, read_item
-    from readers import end
 
 PATIENCE_S = 0.02
 """Seconds of silence after which there are more readers; ours: a hundred times what a path takes."""

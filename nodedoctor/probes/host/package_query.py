@@ -14,14 +14,10 @@ import resource
 import subprocess
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from nodedoctor.probes.host.files_reading import inside
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from host.files_reading import inside
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.host.files_reading import inside
 
-    sys.path.pop(0)
+sys.path.pop()
 
 MEMORY_BYTES = 512 * 1024 * 1024
 """Our choice: dpkg-query needs three times the size of its status file, which has 5 MB on a large node."""

@@ -13,15 +13,10 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from nodedoctor.children.untrusted_files import Writers
-else:  # python -I leaves our own folders out
-    _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    sys.path.append(os.path.join(_PACKAGE, "children"))
-    from untrusted_files import Writers
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.children.untrusted_files import Writers
 
-    del sys.path[-1]
+sys.path.pop()
 
 _NOT_THERE = "nodedoctor-looks-who-can-add-programs"
 """A name of no program. In a sticky folder, as /tmp, root's programs are safe, but others add theirs."""

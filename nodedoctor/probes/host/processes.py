@@ -23,25 +23,19 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.host.environment import kept_variables
+from nodedoctor.probes.host.files_reading import inside, text_below
+from nodedoctor.probes.packages import add_folders
+from nodedoctor.probes.plain_args import options
+from nodedoctor.probes.plain_json import with_count
+from nodedoctor.probes.readers import end
+
+sys.path.pop()
+
 if TYPE_CHECKING:
     import psutil
-
-    from nodedoctor.probes.host.environment import kept_variables
-    from nodedoctor.probes.host.files_reading import inside, text_below
-    from nodedoctor.probes.packages import add_folders
-    from nodedoctor.probes.plain_args import options
-    from nodedoctor.probes.plain_json import with_count
-    from nodedoctor.probes.readers import end
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from host.environment import kept_variables
-    from host.files_reading import inside, text_below
-    from packages import add_folders
-    from plain_args import options
-    from plain_json import with_count
-    from readers import end
-
-    sys.path.pop(0)
+else:
     add_folders()
     try:
         import psutil

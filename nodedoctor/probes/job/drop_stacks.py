@@ -11,15 +11,11 @@ import json
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.job.alive import lives
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from alive import lives
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.job.alive import lives
 
-    sys.path.pop(0)
+sys.path.pop()
 
 
 def main() -> None:

@@ -7,12 +7,8 @@ import os
 import select
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.job.alive import fields
-else:  # the sampler, which imports this, has our folder in its path for as long
-    from alive import fields
+from nodedoctor.probes.job.alive import fields
 
 MOST = 128
 """Processes that are followed: each takes a descriptor."""

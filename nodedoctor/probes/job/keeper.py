@@ -19,12 +19,10 @@ import signal
 import sys
 from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from nodedoctor.probes.own_links import followed
-else:
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from own_links import followed
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.own_links import followed
+
+sys.path.pop()
 
 CHUNK = 1 << 16
 """Bytes at a time."""

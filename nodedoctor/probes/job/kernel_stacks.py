@@ -13,15 +13,12 @@ import json
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.job.awaited import awaited, file_of, name
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from awaited import awaited, file_of, name
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.job.awaited import awaited, file_of, name
 
-    sys.path.pop(0)
+sys.path.pop()
 
 THREADS = 64
 """Threads of a process that are looked at, the oldest first: the first one is Python's main thread."""

@@ -24,19 +24,14 @@ import stat as modes
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.job.alive import fields, lives
-    from nodedoctor.probes.job.ends import TOGETHER, Ends
-    from nodedoctor.probes.job.launchers import SERVES, lightning
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from alive import fields, lives
-    from ends import TOGETHER, Ends
-    from launchers import SERVES, lightning
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.job.alive import fields, lives
+from nodedoctor.probes.job.ends import TOGETHER, Ends
+from nodedoctor.probes.job.launchers import SERVES, lightning
 
-    sys.path.pop(0)
+sys.path.pop()
 
 WANTED = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",

@@ -21,19 +21,14 @@ import stat
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.host.files_reading import inside, text_below
-    from nodedoctor.probes.plain_args import options
-    from nodedoctor.probes.plain_json import with_count
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from host.files_reading import inside, text_below
-    from plain_args import options
-    from plain_json import with_count
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.host.files_reading import inside, text_below
+from nodedoctor.probes.plain_args import options
+from nodedoctor.probes.plain_json import with_count
 
-    sys.path.pop(0)
+sys.path.pop()
 
 TEXT_BYTES = 2 * 1024 * 1024  # JSON may double it, and an observation keeps 4 MiB
 FILE_BYTES = 16 * 1024 * 1024

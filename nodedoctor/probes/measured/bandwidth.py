@@ -15,21 +15,15 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.measured import host_pages
-    from nodedoctor.probes.measured.bandwidth_copy import Copier, Device
-    from nodedoctor.probes.measured.cuda_driver import LIBRARY, Cuda, CudaError, Handle, Size
-    from nodedoctor.probes.measured.step_document import StepDocument
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from measured import host_pages
-    from measured.bandwidth_copy import Copier, Device
-    from measured.cuda_driver import LIBRARY, Cuda, CudaError, Handle, Size
-    from measured.step_document import StepDocument
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.measured import host_pages
+from nodedoctor.probes.measured.bandwidth_copy import Copier, Device
+from nodedoctor.probes.measured.cuda_driver import LIBRARY, Cuda, CudaError, Handle, Size
+from nodedoctor.probes.measured.step_document import StepDocument
 
-    sys.path.pop(0)
+sys.path.pop()
 
 SCHEMA = "nodedoctor.bandwidth/1"
 MIB = 1024**2

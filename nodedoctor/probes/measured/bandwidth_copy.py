@@ -9,22 +9,18 @@ import ctypes
 import mmap
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.measured import host_pages
-    from nodedoctor.probes.measured.cuda_driver import (
-        ALREADY_ENABLED,
-        NON_BLOCKING,
-        Cuda,
-        CudaError,
-        Handle,
-        Pointer,
-        Size,
-    )
-else:
-    from measured import host_pages
-    from measured.cuda_driver import ALREADY_ENABLED, NON_BLOCKING, Cuda, CudaError, Handle, Pointer, Size
+from nodedoctor.probes.measured import host_pages
+from nodedoctor.probes.measured.cuda_driver import (
+    ALREADY_ENABLED,
+    NON_BLOCKING,
+    Cuda,
+    CudaError,
+    Handle,
+    Pointer,
+    Size,
+)
 
 MOST = 32  # copies in a measurement
 SMALL, SMALL_COPIES = 16, 64  # bytes and repeats for the latency

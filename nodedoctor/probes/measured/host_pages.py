@@ -10,12 +10,8 @@ import ctypes
 import mmap
 import os
 import platform
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.host.files_reading import text_below
-else:  # imported by bandwidth.py, which has put our folder on the path
-    from host.files_reading import text_below
+from nodedoctor.probes.host.files_reading import text_below
 
 BIND = 2  # MPOL_BIND, linux/mempolicy.h
 MOST_NODES = 1024  # MAX_NUMNODES of distributions' kernels

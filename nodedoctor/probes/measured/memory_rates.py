@@ -16,21 +16,15 @@ import sys
 import threading
 import time
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.host.files_reading import text_below
-    from nodedoctor.probes.measured.host_pages import address, listed_numbers
-    from nodedoctor.probes.measured.step_document import StepDocument
-    from nodedoctor.probes.plain_args import options
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from host.files_reading import text_below
-    from measured.host_pages import address, listed_numbers
-    from measured.step_document import StepDocument
-    from plain_args import options
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.host.files_reading import text_below
+from nodedoctor.probes.measured.host_pages import address, listed_numbers
+from nodedoctor.probes.measured.step_document import StepDocument
+from nodedoctor.probes.plain_args import options
 
-    sys.path.pop(0)
+sys.path.pop()
 
 MIB = 1024**2
 MOST_THREADS = 32

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.plain_json import members
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from plain_json import members
-
-    sys.path.pop(0)
+from nodedoctor.probes.plain_json import members
 
 
 class StepDocument:

@@ -17,15 +17,11 @@ import re
 import socket
 import struct
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.plain_json import with_count
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from plain_json import with_count
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.plain_json import with_count
 
-    sys.path.pop(0)
+sys.path.pop()
 
 NET = "/sys/class/net"
 SIOCETHTOOL = 0x8946  # linux, include/uapi/linux/sockios.h

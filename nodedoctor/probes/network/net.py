@@ -19,19 +19,14 @@ import struct
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.host.files_reading import inside, text_below
-    from nodedoctor.probes.plain_args import options
-    from nodedoctor.probes.plain_json import with_count
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from host.files_reading import inside, text_below
-    from plain_args import options
-    from plain_json import with_count
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.host.files_reading import inside, text_below
+from nodedoctor.probes.plain_args import options
+from nodedoctor.probes.plain_json import with_count
 
-    sys.path.pop(0)
+sys.path.pop()
 
 SIOCGIFADDR = 0x8915  # linux, include/uapi/linux/sockios.h
 ATTRIBUTES = ("operstate", "mtu", "type", "carrier", "speed", "ifindex", "flags", "carrier_changes")

@@ -21,17 +21,13 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.plain_args import options
-    from nodedoctor.probes.plain_json import dumps, with_count
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from plain_args import options
-    from plain_json import dumps, with_count
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.plain_args import options
+from nodedoctor.probes.plain_json import dumps, with_count
 
-    sys.path.pop(0)
+sys.path.pop()
 
 RENDEZVOUS = 29500  # torch.distributed.run's default, pytorch/pytorch:torch/distributed/run.py
 CONNECT_SECONDS = 3.0  # two SYNs get lost at most: they are repeated after one and three seconds

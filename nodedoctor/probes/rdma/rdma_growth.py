@@ -12,20 +12,14 @@ from __future__ import annotations
 import argparse
 import glob
 import json
-import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.host.files_reading import text_below
-    from nodedoctor.probes.plain_json import with_count
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from host.files_reading import text_below
-    from plain_json import with_count
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.host.files_reading import text_below
+from nodedoctor.probes.plain_json import with_count
 
-    sys.path.pop(0)
+sys.path.pop()
 
 NAMES = (
     "counters/symbol_error",

@@ -25,39 +25,24 @@ from binascii import b2a_base64
 from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-if TYPE_CHECKING:
-    from nodedoctor.children.untrusted_files import Writer, is_root
-    from nodedoctor.probes.plain_json import with_count
-    from nodedoctor.probes.stack.pyenv_shim import behind
-    from nodedoctor.probes.stack.target_owner import (
-        LOADED,
-        WAY_OUT,
-        become,
-        owner_to_become,
-        read_text,
-        trusted_loading,
-        who_else_writes,
-    )
-    from nodedoctor.probes.stack.target_running import Running, running
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from plain_json import with_count
-    from stack.pyenv_shim import behind
-    from stack.target_owner import (
-        LOADED,
-        WAY_OUT,
-        become,
-        owner_to_become,
-        read_text,
-        trusted_loading,
-        who_else_writes,
-    )
-    from stack.target_running import Running, running
-    from untrusted_files import is_root
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.children.untrusted_files import Writer, is_root
+from nodedoctor.probes.plain_json import with_count
+from nodedoctor.probes.stack.pyenv_shim import behind
+from nodedoctor.probes.stack.target_owner import (
+    LOADED,
+    WAY_OUT,
+    become,
+    owner_to_become,
+    read_text,
+    trusted_loading,
+    who_else_writes,
+)
+from nodedoctor.probes.stack.target_running import Running, running
 
-    sys.path.pop(0)
+sys.path.pop()
 
 PARTS = ("target_elf", "target_libraries", "target_python")
 SHIM_TIMEOUT_S = 2.0  # seconds for a shim to name its binary

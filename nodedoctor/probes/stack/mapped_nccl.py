@@ -11,17 +11,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.plain_json import with_count
-    from nodedoctor.probes.stack.target_elf import nccl_version, read_elf
-else:  # python -I leaves our own folder out
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    from plain_json import with_count
-    from stack.target_elf import nccl_version, read_elf
+sys.path.append(__file__.rpartition("/nodedoctor/")[0] + "/")  # python -I leaves our own folder out
+from nodedoctor.probes.plain_json import with_count
+from nodedoctor.probes.stack.target_elf import nccl_version, read_elf
 
-    sys.path.pop(0)
+sys.path.pop()
 
 
 def describe(pid: str, path: str) -> dict[str, str]:

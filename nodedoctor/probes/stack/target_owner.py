@@ -13,21 +13,12 @@ import os
 import pwd
 import re
 import stat
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from errno import EPERM
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from nodedoctor.children.untrusted_files import Writer, Writers, is_root
-    from nodedoctor.probes.stack.target_elf import read_elf
-else:  # python -I leaves our own folders out; that of the package comes last, its names are not for here
-    _PROBES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    sys.path += [_PROBES, os.path.join(os.path.dirname(_PROBES), "children")]
-    from stack.target_elf import read_elf
-    from untrusted_files import Writer, Writers, is_root
-
-    del sys.path[-2:]
+from nodedoctor.children.untrusted_files import Writer, Writers, is_root
+from nodedoctor.probes.stack.target_elf import read_elf
 
 NOBODY = 65534
 WAY_OUT = "run nodedoctor as the user who trains"

@@ -12,12 +12,9 @@ import os
 import re
 import select
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from nodedoctor.probes.readers import end
-else:  # find_python.py has put our folder on the path
-    from readers import end
+from nodedoctor.probes.readers import end
 
 SCAN_TIMEOUT_S = 2.0  # seconds for all processes together
 SITE = re.compile(r"(?<![^ \n])(/[^ \n]*?)/lib(?:64)?/python(3\.\d+)t?/(?:site|dist)-packages/")

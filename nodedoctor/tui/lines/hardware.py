@@ -102,12 +102,9 @@ def _gpu(gpu: Json) -> _Line:
 
 def _missing(gpu: LostGpu) -> _Line:
     """The line of a GPU that nothing is read of, in its place among the others."""
-    known = {"GPU": f"GPU{gpu.index}", "bus": gpu.bus_id or "", _STATE: _word(gpu)}
+    word = LOST if gpu.error == IS_LOST else "unread"
+    known = {"GPU": f"GPU{gpu.index}", "bus": gpu.bus_id or "", _STATE: word}
     return {**dict.fromkeys(_gpu({}), ""), **known}
-
-
-def _word(gpu: LostGpu) -> str:
-    return LOST if gpu.error == IS_LOST else "unread"
 
 
 def _port(port: Json) -> _Line:
