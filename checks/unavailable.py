@@ -32,16 +32,16 @@ def none_shown(gpus: Gpus) -> Finding:
 
 
 def not_reported(what: str, gpus: Sequence[Gpu], *names: str) -> Finding:
-    """The finding when no GPU told any of the named fields: it has no such thing, or we could not see it."""
+    """The finding when no GPU reported any of the fields: it has no such thing, or we could not see it."""
     errors = {gpu.errors.get(name) for gpu in gpus for name in names} - {None}
     if errors and errors <= NOT_KNOWN:
         return Finding.skip(
             f"{singular_or_plural(len(gpus), 'this GPU does', 'these GPUs do')} not report {what}"
         )
-    told = ", ".join(sorted(error for error in errors - NOT_KNOWN if error and error != "NOT_ASKED"))
+    codes = ", ".join(sorted(error for error in errors - NOT_KNOWN if error and error != "NOT_ASKED"))
     reason: Reason = "denied" if "NO_PERMISSION" in errors else "not-visible-here"
     return Finding.unknown(
-        reason, f"{what} not reported{f' ({told})' if told else ' by this source'}", fix=_ASK_MORE
+        reason, f"{what} not reported{f' ({codes})' if codes else ' by this source'}", fix=_ASK_MORE
     )
 
 

@@ -1,4 +1,4 @@
-"""What modules tell the debug log: nothing is loaded for it where nobody asked for one.
+"""What modules tell the debug log: nothing is loaded for it unless one is wanted.
 
 `logging` is a thirtieth of a replay to import. `--debug-log` imports it, as asyncio does.
 """

@@ -80,10 +80,10 @@ def expectations(words: Iterable[str]) -> dict[str, str]:
     """Read `key=value` words and files of such lines; a later one replaces an earlier one."""
     values: dict[str, str] = {}
     for word in words:
-        lines = [word] if "=" in word else _lines(word)
+        lines = [word] if "=" in word else _read_lines(word)
         for line in lines:
             key, _, value = (part.strip() for part in line.partition("="))
-            values[key] = _written(_known_key(key), value)
+            values[key] = _check_value(_known_key(key), value)
     return values
 
 
@@ -108,7 +108,7 @@ def apply_expectations(
     return tuple(Finding.fail(f"{' '.join(missing)} expected: {skip.summary}") for skip in findings)
 
 
-def _lines(path: str) -> list[str]:
+def _read_lines(path: str) -> list[str]:
     try:
         text = input_files.read(path, largest=LARGEST, pipes=True).decode("utf-8")
     except (OSError, ValueError) as error:
@@ -118,7 +118,7 @@ def _lines(path: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def _written(key: str, value: str) -> str:
+def _check_value(key: str, value: str) -> str:
     if not re.fullmatch(_KEYS[key].form, value, re.ASCII):
         raise ExpectError(f"--expect {key}={value}: not valid; {key}: {KEYS[key]}")
     return value

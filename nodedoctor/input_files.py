@@ -1,6 +1,6 @@
 """Files that somebody names to be read: what they are is looked at before anything waits for them.
 
-A pipe without a writer is silent for ever and /dev/zero never ends; both can be named by mistake. What cannot
+A pipe without a writer stays silent and /dev/zero never ends; both can be named by mistake. What cannot
 be read is an OSError whose `strerror` says why in a few words.
 """
 
@@ -24,19 +24,19 @@ def read(path: str | os.PathLike[str], *, largest: int = LARGEST, pipes: bool = 
     """What a file holds, unpacked where it is gzip; OSError when that is more than `largest` bytes."""
     with opened(path, pipes=pipes) as file:
         size = os.fstat(file.fileno()).st_size
-        data = _bounded(file.read(min(size or largest, largest) + 1), largest)
-    return _bounded(_unpacked(data, largest + 1), largest) if data.startswith(_GZIP) else data
+        data = _check_size(file.read(min(size or largest, largest) + 1), largest)
+    return _check_size(_unpack_data(data, largest + 1), largest) if data.startswith(_GZIP) else data
 
 
 def opened(path: str | os.PathLike[str], *, pipes: bool = False) -> BinaryIO:
     """A regular file, open; with `pipes` also a pipe, once there is something in it. OSError otherwise."""
-    _refuse(os.stat(path).st_mode, pipes)  # opening a device may do something to it
+    _refuse_kind(os.stat(path).st_mode, pipes)  # opening a device may do something to it
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         mode = os.fstat(descriptor).st_mode
-        _refuse(mode, pipes)
+        _refuse_kind(mode, pipes)
         if stat.S_ISFIFO(mode):
-            _await(descriptor)
+            _await_data(descriptor)
         os.set_blocking(descriptor, True)
     except BaseException:
         os.close(descriptor)
@@ -50,19 +50,19 @@ def kind(mode: int) -> str:
     return next((name for is_it, name in kinds if is_it(mode)), "device")
 
 
-def _refuse(mode: int, pipes: bool) -> None:
+def _refuse_kind(mode: int, pipes: bool) -> None:
     if not stat.S_ISREG(mode) and not (pipes and stat.S_ISFIFO(mode)):
         raise OSError(errno.EINVAL, f"a {kind(mode)}, not a file")
 
 
-def _await(descriptor: int) -> None:
+def _await_data(descriptor: int) -> None:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     if not poll.poll(FIRST * 1000):
         raise OSError(errno.ETIMEDOUT, f"a pipe through which nothing came in {FIRST:.0f} s")
 
 
-def _unpacked(data: bytes, most: int) -> bytes:
+def _unpack_data(data: bytes, most: int) -> bytes:
     import gzip
     import io
     import zlib
@@ -74,7 +74,7 @@ def _unpacked(data: bytes, most: int) -> bytes:
         raise OSError(errno.EINVAL, f"damaged gzip: {error}") from None
 
 
-def _bounded(data: bytes, largest: int) -> bytes:
+def _check_size(data: bytes, largest: int) -> bytes:
     if len(data) > largest:
         raise OSError(errno.EFBIG, f"larger than the {largest >> 20} MiB that are read")
     return data

@@ -37,7 +37,7 @@ def loaded(text: str | bytes, **options: Any) -> Any:
         value = json.loads(text, **options)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    if _opened(text) > DEEPEST and not _is_shallow(value):
+    if _count_openings(text) > DEEPEST and not _is_shallow(value):
         raise ValueError(_TOO_DEEP)
     return value
 
@@ -52,8 +52,8 @@ def answer(text: str, **options: Any) -> Any:
 
 def is_whole(document: Any) -> bool:
     """Whether a document has as many members as it says; older versions did not say how many."""
-    told = document.get("members") if isinstance(document, dict) else None
-    return type(told) is not int or told == members(document) - 1  # the number itself was not counted
+    count = document.get("members") if isinstance(document, dict) else None
+    return type(count) is not int or count == members(document) - 1  # the number itself was not counted
 
 
 def first_of(text: str, at: int = 0, **options: Any) -> tuple[Any, int]:
@@ -67,7 +67,7 @@ def first_of(text: str, at: int = 0, **options: Any) -> tuple[Any, int]:
     return value, end
 
 
-def _opened(text: str | bytes) -> int:
+def _count_openings(text: str | bytes) -> int:
     """How many lists and objects a text may open: an upper bound, quickly counted."""
     return text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
 
@@ -83,19 +83,19 @@ def _is_shallow(value: Any) -> bool:
     return not level
 
 
-def document(seen: Observation) -> Json | None:
+def document(observation: Observation) -> Json | None:
     """The object a child printed; None when there was no answer or it is no JSON object.
 
     What a start-up file of a foreign interpreter printed before it, on lines of its own, is passed over.
     """
-    if not seen.answered:
+    if not observation.answered:
         return None
-    for candidate in (seen.text, seen.text.rstrip().rpartition("\n")[2]):
+    for candidate in (observation.text, observation.text.rstrip().rpartition("\n")[2]):
         try:
-            found = answer(candidate)
+            printed = answer(candidate)
         except ValueError:
             continue
-        return found if isinstance(found, dict) else None
+        return printed if isinstance(printed, dict) else None
     return None
 
 

@@ -32,7 +32,7 @@ Reason = Literal["denied", "missing-tool", "not-visible-here", "timeout", "stuck
 """Why something is unknown. The first three are blind, the others broken."""
 
 BLIND: frozenset[str] = frozenset({"denied", "missing-tool", "not-visible-here"})
-"""Reasons that say where to stand to see more; every other reason is news in itself."""
+"""Reasons that say from where to see more; every other reason is news in itself."""
 
 
 Stage = Literal["stable", "preview"]
@@ -44,7 +44,7 @@ printed and somebody posted, or made up (a stand-in for a library, or written by
 
 
 class Status(str, Enum):
-    """How one thing stands. The value is what scripts read, `word` what people read."""
+    """The state of one thing. The value is what scripts read, `word` what people read."""
 
     PASS = "pass"
     WARN = "warn"
@@ -80,10 +80,10 @@ class Severity(IntEnum):
         if waived is not None:
             return cls.PASS
         if status is Status.UNKNOWN:
-            found = cls.BLIND if reason in BLIND else cls.BROKEN
+            severity = cls.BLIND if reason in BLIND else cls.BROKEN
         else:
-            found = _SEVERITIES[status]
-        return min(found, cls.WARN) if preview else found
+            severity = _SEVERITIES[status]
+        return min(severity, cls.WARN) if preview else severity
 
     def counted(self, preview: bool) -> Severity:
         """The severity in verdicts and exit codes: what is in preview is no problem there."""
@@ -163,7 +163,7 @@ class Unseen:
         return cls("not-visible-here", note, applies=False)
 
     @classmethod
-    def of(cls, seen: Observation, way_out: str = "") -> Unseen:
+    def of(cls, observation: Observation, way_out: str = "") -> Unseen:
         """Explain an observation that brought no usable answer."""
         reasons: dict[Outcome, Reason] = {
             Outcome.OK: "unparsable",
@@ -174,8 +174,10 @@ class Unseen:
             Outcome.CRASH: "crash",
             Outcome.SKIPPED: "not-visible-here",
         }
-        note = seen.note or (seen.outcome.value if not seen.answered else "the answer could not be read")
-        return cls(reasons[seen.outcome], f"{seen.probe}: {note}", way_out, seen.probe)
+        note = observation.note or (
+            observation.outcome.value if not observation.answered else "the answer could not be read"
+        )
+        return cls(reasons[observation.outcome], f"{observation.probe}: {note}", way_out, observation.probe)
 
 
 @record
@@ -212,7 +214,7 @@ class Evidence:
     what is not there is left out. Of a quote, `line` counts from 1 in the output, or in the text under `path`
     where the output relays several. Of a reading, `text` is made of `source`, `path` and `value`; `otherwise`
     are the paths of other versions of the output, of which the first that exists is read. `at` is the offset
-    of the line a quote is of, where the same words may stand more than once; `like` a pattern whose first
+    of the line a quote is of, where the same words may be more than once; `like` a pattern whose first
     match, or the group in it, is quoted.
     """
 
@@ -242,7 +244,7 @@ def quoted_like(probe: str, pattern: str, path: str = "") -> Evidence:
 
 
 def file_reading(probe: str, file: str, section: str = "files") -> Evidence:
-    """What stands in one file that a probe has read."""
+    """The text of one file that a probe has read."""
     return reading(probe, f'{section}["{file}"]')
 
 
@@ -283,12 +285,12 @@ class Fix:
     @property
     def plan(self) -> tuple[Step, ...]:
         """All steps, each with what it interrupts, and the one that verifies."""
-        told = [
+        steps = [
             replace(step, disturbs=self.disturbs) if step.role == "repair" and not step.disturbs else step
             for step in self.steps
         ]
         verify = [Step("verify", self.verify, disturbs="nothing")] if self.verify else []
-        return (*told, *verify)
+        return (*steps, *verify)
 
 
 @record
@@ -395,7 +397,7 @@ class Finding:
 
     @property
     def blind(self) -> bool:
-        """Unknown only because of where we stand (no permission, no tool, a container)."""
+        """Unknown only because of where we run (no permission, no tool, a container)."""
         return self.status is Status.UNKNOWN and self.reason in BLIND
 
     @property

@@ -17,7 +17,7 @@ from math import prod
 from nodedoctor.errors import NodeDoctorError
 
 MOST = 65_536
-"""Names one set may stand for, which is as many as Slurm takes in one (MAX_SLURM_NODES, slurm.h)."""
+"""Names one set may expand to, which is as many as Slurm takes in one (MAX_SLURM_NODES, slurm.h)."""
 LONGEST = 255
 """Characters of a host's name (RFC 1035); what is longer is none."""
 
@@ -37,23 +37,23 @@ class NodeSetError(NodeDoctorError):
 
 
 def expand(text: str) -> list[str]:
-    """The names a node set stands for, in its order, each once; NodeSetError when it cannot be read."""
+    """The names a node set expands to, in its order, each once; NodeSetError when it cannot be read."""
     names: dict[str, None] = {}
-    for word in _words(text):
-        parts = [_choices(part, word) for part in re.findall(r"\[[^\[\]]*\]|[^\[\]]+", word)]
+    for word in _split_words(text):
+        parts = [_part_choices(part, word) for part in re.findall(r"\[[^\[\]]*\]|[^\[\]]+", word)]
         if len(names) + prod(map(len, parts)) > MOST:
-            raise NodeSetError(f"{_short(word)}: more than {MOST} nodes")
+            raise NodeSetError(f"{_shorten_text(word)}: more than {MOST} nodes")
         names.update(dict.fromkeys(map("".join, product(*parts))))
     return list(names)
 
 
 def fold(hosts: Iterable[str]) -> str:
     """The shortest set we know for these names, each once, in the order people count."""
-    return _fold(tuple(hosts))
+    return _fold_hosts(tuple(hosts))
 
 
 @lru_cache(maxsize=32)  # the same thousand nodes are in many groups
-def _fold(hosts: tuple[str, ...]) -> str:
+def _fold_hosts(hosts: tuple[str, ...]) -> str:
     families: dict[Pieces, list[Pieces]] = {}
     for host in sorted(set(hosts), key=natural_key):
         if len(host) > LONGEST:  # no name: every number in it would be tried
@@ -61,7 +61,7 @@ def _fold(hosts: tuple[str, ...]) -> str:
             continue
         pieces = tuple(_NUMBER.split(host))
         families.setdefault(pieces[::2], []).append(pieces)
-    return ",".join(chain.from_iterable(_folded(family) for family in families.values()))
+    return ",".join(chain.from_iterable(_fold_family(family) for family in families.values()))
 
 
 @lru_cache(maxsize=MOST)
@@ -83,11 +83,11 @@ def is_name(text: str) -> bool:
 
 
 def expand_nodes(text: str) -> list[str]:
-    """The nodes a set stands for; NodeSetError also where one of them is no name or address."""
+    """The nodes a set expands to; NodeSetError also where one of them is no name or address."""
     names = expand(text)
     for name in names:
         if not is_name(name):
-            raise NodeSetError(f"{_short(name)!r} is no name or address of a node")
+            raise NodeSetError(f"{_shorten_text(name)!r} is no name or address of a node")
     return names
 
 
@@ -98,11 +98,11 @@ def of_file(path: str) -> str:
 
 
 def plain(name: str) -> str:
-    """A name from a foreign file as one that can stand in a node set: anything else in it becomes `_`."""
+    """A name from a foreign file as one that can be in a node set: anything else in it becomes `_`."""
     return _STRANGE.sub("_", name.strip())[:255].strip("_")
 
 
-def _words(text: str) -> Iterator[str]:
+def _split_words(text: str) -> Iterator[str]:
     """The parts between commas and blanks that are not in brackets."""
     place = 0
     while place < len(text):
@@ -111,47 +111,51 @@ def _words(text: str) -> Iterator[str]:
             continue
         match = _WORD.match(text, place)
         if match is None or (match.end() < len(text) and text[match.end()] in "[]"):
-            raise NodeSetError(f"{_short(text[place:])}: a bracket that does not close")
+            raise NodeSetError(f"{_shorten_text(text[place:])}: a bracket that does not close")
         yield match[0]
         place = match.end()
 
 
-def _choices(part: str, word: str) -> list[str]:
-    """What one part of a word stands for: itself, or the numbers of a bracket."""
+def _part_choices(part: str, word: str) -> list[str]:
+    """What one part of a word expands to: itself, or the numbers of a bracket."""
     if not part.startswith("["):
         return [part]
     numbers: dict[str, None] = {}
     for item in part[1:-1].split(","):
         match = _RANGE.fullmatch(item.strip())
         if match is None:
-            raise NodeSetError(f"{_short(word)}: {_short(item.strip()) or 'nothing'} is no number or range")
+            raise NodeSetError(
+                f"{_shorten_text(word)}: {_shorten_text(item.strip()) or 'nothing'} is no number or range"
+            )
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first):
-            raise NodeSetError(f"{_short(word)}: {item.strip()} counts downwards")
+            raise NodeSetError(f"{_shorten_text(word)}: {item.strip()} counts downwards")
         if int(last) - int(first) >= MOST:
-            raise NodeSetError(f"{_short(word)}: more than {MOST} nodes")
+            raise NodeSetError(f"{_shorten_text(word)}: more than {MOST} nodes")
         numbers.update((str(n).zfill(len(first)), None) for n in range(int(first), int(last) + 1))
     return list(numbers)
 
 
-def _folded(family: list[Pieces]) -> Iterator[str]:
+def _fold_family(family: list[Pieces]) -> Iterator[str]:
     """Names of one build as words: folded at one number after another, each time where most fall together."""
-    left = list(range(1, len(family[0]), 2))
-    while left:
-        place = min(left, key=lambda at: (len({_without(pieces, at) for pieces in family}), -at))
-        left.remove(place)
+    places = list(range(1, len(family[0]), 2))
+    while places:
+        place = min(places, key=lambda at: (len({_without_piece(pieces, at) for pieces in family}), -at))
+        places.remove(place)
         together: dict[Pieces, list[str]] = {}
         for pieces in family:
-            together.setdefault(_without(pieces, place), []).append(pieces[place])
-        family = [(*rest[:place], _bracket(numbers), *rest[place:]) for rest, numbers in together.items()]
+            together.setdefault(_without_piece(pieces, place), []).append(pieces[place])
+        family = [
+            (*rest[:place], _format_bracket(numbers), *rest[place:]) for rest, numbers in together.items()
+        ]
     return map("".join, family)
 
 
-def _without(pieces: Pieces, place: int) -> Pieces:
+def _without_piece(pieces: Pieces, place: int) -> Pieces:
     return pieces[:place] + pieces[place + 1 :]
 
 
-def _bracket(numbers: list[str]) -> str:
+def _format_bracket(numbers: list[str]) -> str:
     """`7` for one number, `[01-04,7]` for several; 9 and 10 are neighbours, 09 and 10 too, 9 and 010 not."""
     padded = {len(number) for number in numbers if number[0] == "0" and len(number) > 1}
 
@@ -168,6 +172,6 @@ def _bracket(numbers: list[str]) -> str:
     return runs[0] if len(numbers) == 1 else f"[{','.join(runs)}]"
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     text = "".join(sign if sign.isprintable() else "?" for sign in text[:61])
     return text if len(text) <= 60 else f"{text[:57]}..."

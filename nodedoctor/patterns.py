@@ -17,7 +17,7 @@ def regex(expression: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
 
 
 class _Later:
-    """Stands for a pattern, and becomes as fast as one at its first use."""
+    """Takes the place of a pattern, and becomes as fast as one at its first use."""
 
     def __init__(self, expression: Any, flags: int) -> None:
         self._expression = expression

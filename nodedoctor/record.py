@@ -1,4 +1,4 @@
-"""Dataclasses that are cheap to declare: `@record` stands for `@dataclass(frozen=True, slots=True)`.
+"""Dataclasses that are cheap to declare: `@record` replaces `@dataclass(frozen=True, slots=True)`.
 
 The standard decorator compiles six methods for every class, half a millisecond at every start, and there are
 some three hundred classes, most of which no run uses. Here all of them share their methods; `__init__` is
@@ -34,11 +34,11 @@ Value = TypeVar("Value")
 
 
 class _Missing:
-    """Stands for a default that a field does not have."""
+    """In place of a default that a field does not have."""
 
 
 class _DefaultFactory:
-    """A default that is made anew for each value."""
+    """A default that is made for each value."""
 
     def __init__(self, factory: Callable[[], Any]) -> None:
         self.factory = factory
@@ -48,7 +48,7 @@ MISSING: Any = _Missing()
 
 
 def field(*, default_factory: Callable[[], Value]) -> Value:
-    """A field whose default is made anew for each value, as `dataclasses.field` declares it."""
+    """A field whose default is made for each value, as `dataclasses.field` declares it."""
     return cast(Value, _DefaultFactory(default_factory))
 
 
@@ -90,8 +90,8 @@ def replace(value: Value, **changes: Any) -> Value:
     A field that is changed is not read: some note that they were.
     """
     names: tuple[str, ...] = type(value).__match_args__  # type: ignore[attr-defined]
-    kept = {name: getattr(value, name) for name in names if name not in changes}
-    return type(value)(**kept, **changes)
+    unchanged = {name: getattr(value, name) for name in names if name not in changes}
+    return type(value)(**unchanged, **changes)
 
 
 def as_dict(value: Any) -> dict[str, Any]:
@@ -109,33 +109,33 @@ def _as_data(value: Any) -> Any:
     return value
 
 
-def _default(given: Any) -> Any:
+def _default(default: Any) -> Any:
     """The default of a field; plug-ins may declare it as a `Field` of the standard module."""
     standard = sys.modules.get("dataclasses")
-    if standard is None or not isinstance(given, standard.Field):
-        return given
-    if given.default_factory is not standard.MISSING:
-        return _DefaultFactory(given.default_factory)
-    return MISSING if given.default is standard.MISSING else given.default
+    if standard is None or not isinstance(default, standard.Field):
+        return default
+    if default.default_factory is not standard.MISSING:
+        return _DefaultFactory(default.default_factory)
+    return MISSING if default.default is standard.MISSING else default.default
 
 
 class _Params:
-    """Stands as `__dataclass_params__` of a class until they are asked for."""
+    """Serves as `__dataclass_params__` of a class until they are asked for."""
 
     def __get__(self, value: Any, cls: type[Any]) -> Any:
         from dataclasses import dataclass
 
-        made: Any = dataclass(init=False, repr=False, eq=False)(type("_", (), {"__doc__": _DOC}))
-        return made.__dataclass_params__
+        twin: Any = dataclass(init=False, repr=False, eq=False)(type("_", (), {"__doc__": _DOC}))
+        return twin.__dataclass_params__
 
 
 class _Fields:
-    """Stands as `__dataclass_fields__` of a class until they are asked for, and then makes them."""
+    """Serves as `__dataclass_fields__` of a class until they are asked for, and then makes them."""
 
     def __init__(self, annotations: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         self._annotations = annotations
-        given = ((name, defaults[name]) for name in annotations)
-        self._defaults = {name: value for name, value in given if value is not MISSING}
+        pairs = ((name, defaults[name]) for name in annotations)
+        self._defaults = {name: value for name, value in pairs if value is not MISSING}
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         self._owner = owner
@@ -145,9 +145,9 @@ class _Fields:
         from dataclasses import field as standard
 
         owner: Any = self._owner
-        made: dict[str, Field[Any]] = {}
+        by_name: dict[str, Field[Any]] = {}
         for base in reversed(owner.__mro__[1:]):
-            made.update(getattr(base, "__dataclass_fields__", {}))
+            by_name.update(getattr(base, "__dataclass_fields__", {}))
         about = {"__annotations__": self._annotations, "__doc__": _DOC}
         defaults = {
             name: standard(default_factory=value.factory) if isinstance(value, _DefaultFactory) else value
@@ -155,9 +155,9 @@ class _Fields:
         }
         twin: Any = type(owner.__name__, (), {**defaults, **about})
         declared = dataclass(init=False, repr=False, eq=False)(twin)
-        made.update({field.name: field for field in fields(declared)})
-        owner.__dataclass_fields__ = made
-        return made
+        by_name.update({field.name: field for field in fields(declared)})
+        owner.__dataclass_fields__ = by_name
+        return by_name
 
 
 _DOC = "A class without a docstring is given one, which takes 4 ms the first time."
@@ -168,7 +168,7 @@ BY_HAND = 30
 
 
 def __init__(self: Any, *args: Any, **values: Any) -> None:
-    """Stands in each class until it is worth while to compile one for it, or arguments are wrong."""
+    """Serves each class until it is worth while to compile one for it, or arguments are wrong."""
     cls = type(self)
     cls._made += 1
     if cls._made > BY_HAND or not _fill_fields(self, args, values):
@@ -176,14 +176,14 @@ def __init__(self: Any, *args: Any, **values: Any) -> None:
         cls.__init__(self, *args, **values)
 
 
-_put = object.__setattr__
+_set_value = object.__setattr__
 
 
 def _fill_fields(self: Any, args: tuple[Any, ...], values: dict[str, Any]) -> bool:
     """Fill a value; False when the arguments do not fit its fields."""
     names, defaults, used = self.__match_args__, self._defaults, 0
     for name, value in zip(names, args, strict=False):
-        _put(self, name, value)
+        _set_value(self, name, value)
     for name in names[len(args) :]:
         if name in values:
             value, used = values[name], used + 1
@@ -193,30 +193,30 @@ def _fill_fields(self: Any, args: tuple[Any, ...], values: dict[str, Any]) -> bo
                 value = value.factory()
             elif value is MISSING:
                 return False
-        _put(self, name, value)
+        _set_value(self, name, value)
     return len(args) <= len(names) and used == len(values)  # else too many, or one of them twice
 
 
 def _initialiser(cls: type[Any]) -> Any:
     """The `__init__` that @dataclass would have written: a parameter for each field, and its default."""
-    known: dict[str, Any] = {"MISSING": MISSING, "_class": cls, "_open": _open(cls), "_lend": _lend}
+    namespace: dict[str, Any] = {"MISSING": MISSING, "_class": cls, "_open": _open(cls), "_lend": _lend}
     parameters, body = ["self"], ["_lend(self, _open)"]
     for name in cls.__match_args__:
         value, default = name, cls._defaults.get(name, MISSING)
         if isinstance(default, _DefaultFactory):
-            known[f"_{name}"] = default.factory
+            namespace[f"_{name}"] = default.factory
             parameters.append(f"{name}=MISSING")
             value = f"_{name}() if {name} is MISSING else {name}"
         elif default is not MISSING:
-            known[f"_{name}"] = default
+            namespace[f"_{name}"] = default
             parameters.append(f"{name}=_{name}")
         else:
             parameters.append(name)
         body.append(f"self.{name} = {value}")
     body.append("self.__class__ = _class")
-    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(body), known)
-    known["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
-    return known["__init__"]
+    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(body), namespace)
+    namespace["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
+    return namespace["__init__"]
 
 
 _lend = vars(object)["__class__"].__set__
@@ -228,8 +228,8 @@ def _open(cls: type[Any]) -> type[Any]:
     body = {"__setattr__": object.__setattr__, "__slots__": cls.__slots__}
     body["__orig_bases__"] = getattr(cls, "__orig_bases__", cls.__bases__)  # without it, Generic refuses
     metaclass: Any = type(cls)
-    made: type[Any] = metaclass(cls.__name__, cls.__bases__, body)
-    return made
+    open_class: type[Any] = metaclass(cls.__name__, cls.__bases__, body)
+    return open_class
 
 
 def _values(self: Any) -> tuple[Any, ...]:

@@ -41,7 +41,7 @@ def with_recurrences(report: Report, entries: Sequence[Json], *, with_serials: b
         "causes": report["causes"],
         "serials": serials_of(report["facts"]) if with_serials else {},
     }
-    causes = [_recurring(cause, this, journal_entries) for cause in report["causes"]]
+    causes = [_add_recurrence(cause, this, journal_entries) for cause in report["causes"]]
     before = {cause["id"]: cause["action"] for cause in report["causes"]}
     uncured = {cause["id"] for cause in causes if cause["action"] != before[cause["id"]]}
     results = [_with_fixes(result, uncured) for result in report["results"]] if uncured else report["results"]
@@ -57,19 +57,19 @@ def serials_of(facts: Json) -> dict[str, str]:
     return serials
 
 
-def _recurring(cause: Cause, this: Json, journal_entries: Sequence[Json]) -> Cause:
-    with_it = [entry for entry in journal_entries if _names(entry, cause)]
+def _add_recurrence(cause: Cause, this: Json, journal_entries: Sequence[Json]) -> Cause:
+    with_it = [entry for entry in journal_entries if _has_cause(entry, cause)]
     if not with_it:
         return cause
-    boots = set(_boots(cause, this, [*journal_entries, this]))
+    boots = set(_same_boots(cause, this, [*journal_entries, this]))
     recurs: Recurrence = {"times": len(with_it), "first": text(with_it[0], "time")}
     if len(boots) > 1:
         recurs = {**recurs, "boots": len(boots), "days": DAYS}
     cause = {**cause, "recurs": recurs}
-    return _replaced(cause) if len(boots) >= BOOTS and _is_of_one_gpu(cause) else cause
+    return _replacement_cause(cause) if len(boots) >= BOOTS and _is_of_one_gpu(cause) else cause
 
 
-def _boots(cause: Cause, this: Json, entries: Sequence[Json]) -> Iterator[str]:
+def _same_boots(cause: Cause, this: Json, entries: Sequence[Json]) -> Iterator[str]:
     """The boots of the last days with the same cause, of the same part where it is about a GPU."""
     subject, now = cause["id"].partition("@")[2], moment_of(text(this, "time"))
     of_gpu = subject.startswith(("gpu:", "pci:"))
@@ -82,11 +82,11 @@ def _boots(cause: Cause, this: Json, entries: Sequence[Json]) -> Iterator[str]:
         boot, when = text(entry, "boot"), moment_of(text(entry, "time"))
         recent = now and when and when > now - timedelta(days=DAYS)
         same_part = not of_gpu or own & serials.get(boot, set())
-        if boot and recent and same_part and _names(entry, cause):
+        if boot and recent and same_part and _has_cause(entry, cause):
             yield boot
 
 
-def _names(entry: Json, cause: Cause) -> bool:
+def _has_cause(entry: Json, cause: Cause) -> bool:
     """Whether a run found the cause: the same finding, and of errors with a number the same number."""
     errors = set(_ERROR.findall(cause["headline"]))
     return any(
@@ -105,7 +105,7 @@ def _is_of_one_gpu(cause: Cause) -> bool:
     return cause["id"].startswith("kernel.xid@") and len(cause["subjects"]) == 1 and of_hardware and counts
 
 
-def _replaced(cause: Cause) -> Cause:
+def _replacement_cause(cause: Cause) -> Cause:
     """The cause as one that the provider has to act on, and that keeps new jobs away."""
     reason = reason_of(cause["headline"], "replace-node", "provider", cause["subjects"])
     schedulable = "drain-when-idle" if cause["schedulable"] == "yes" else "no"

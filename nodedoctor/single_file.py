@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-_told: list[Path] = []
+_archives: list[Path] = []
 
 
 def path() -> Path | None:
@@ -13,12 +13,12 @@ def path() -> Path | None:
 
     The file is not looked at: it may be gone by now, or lie where nothing answers any more.
     """
-    return _told[0] if _told else None
+    return _archives[0] if _archives else None
 
 
 def programs() -> str:
     """The folder of the programs that came in the single file, which is unpacked; '' where we are none."""
-    return str(Path(__file__).parents[1] / "bin") if _told else ""
+    return str(Path(__file__).parents[1] / "bin") if _archives else ""
 
 
 def ourselves() -> tuple[str, ...]:
@@ -29,4 +29,4 @@ def ourselves() -> tuple[str, ...]:
 
 def tell(archive: str) -> None:
     """Called by the archive's own first lines only: an environment variable could come from anybody."""
-    _told[:] = [Path(archive)]
+    _archives[:] = [Path(archive)]

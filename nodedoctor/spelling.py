@@ -13,12 +13,12 @@ COMMANDS = (
 """Words that are no checks when they come first."""
 
 
-def suggest_word(word: str, known: Iterable[str], otherwise: str, prefix: str = "") -> str:
+def suggest_word(word: str, names: Iterable[str], otherwise: str, prefix: str = "") -> str:
     """`did you mean ...?` for a misspelt word, or what is said where nothing is like it.
 
     A `prefix` that all words have, as `--`, makes none of them alike.
     """
     from difflib import get_close_matches
 
-    close = get_close_matches(word.removeprefix(prefix), [name.removeprefix(prefix) for name in known], 3)
+    close = get_close_matches(word.removeprefix(prefix), [name.removeprefix(prefix) for name in names], 3)
     return f"did you mean {' or '.join(prefix + match for match in close)}?" if close else otherwise

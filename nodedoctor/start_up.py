@@ -12,7 +12,7 @@ STARTED_S = 3.0
 def import_asyncio() -> None:
     """Import asyncio without ssl, as in a Python that has none: we send nothing over it.
 
-    It is an eighth of the time of that import and 4 MiB of memory; whoever imports `ssl` later gets it.
+    It is an eighth of the time of that import and 4 MiB of memory; code that imports `ssl` later gets it.
     """
     if "ssl" in sys.modules:
         return

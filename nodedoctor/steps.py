@@ -1,7 +1,7 @@
 """Commands that people copy: the one place where they are built and quoted.
 
 A template is a literal of ours; what comes from the node is a value, and every value becomes one quoted word
-(or a part of one: `--pid={}`). So nothing that a node says can become shell code for whoever copies it.
+(or a part of one: `--pid={}`). So nothing that a node says can become shell code where it is pasted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nodedoctor.patterns import regex
 
 ALL_JOBS = "every job on this node"
 
-# What ends the work of others, or takes the node away from whoever is logged in to it.
+# What ends the work of others, or takes the node away from users who are logged in.
 _DRASTIC = regex(
     r"""\b(?:reboot|poweroff|halt|shutdown|kexec)\b
     | /proc/sysrq-trigger
@@ -46,10 +46,10 @@ def line(template: str, *values: object) -> str:
     pieces = template.split("{}")
     if len(pieces) != len(values) + 1:
         raise ValueError(f"{template!r} has {len(pieces) - 1} places for {len(values)} values")
-    filled = pieces[0]
+    command = pieces[0]
     for value, piece in zip(values, pieces[1:], strict=True):
-        filled += _words(value) + piece
-    return filled
+        command += _value_words(value) + piece
+    return command
 
 
 def look(template: str, *values: object, when: str = "") -> Step:
@@ -123,17 +123,17 @@ def word(value: object) -> str:
     """One value as one word of a shell, on one line: what cannot be printed is written out."""
     text = str(value)
     if not text.isprintable():
-        return "$'" + "".join(map(_escaped, text)) + "'"
+        return "$'" + "".join(map(_escape_character, text)) + "'"
     return shlex.quote(text)
 
 
-def _words(value: object) -> str:
+def _value_words(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return " ".join(map(word, value))
     return word(value)
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character in "'\\":
         return f"\\{character}"
     if character.isprintable():

@@ -38,10 +38,10 @@ def json_integer(digits: str) -> int | None:
 
 def spans(numbers: Iterable[int]) -> list[list[int]]:
     """Sorted numbers as ranges `[first, last]`: a million missing ranks in one line."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    return found
+            ranges.append([number, number])
+    return ranges

@@ -20,9 +20,9 @@ def plural(noun: str) -> str:
     return f"{noun}s"
 
 
-def singular_or_plural(number: float, one: str, many: str) -> str:
+def singular_or_plural(number: float, singular: str, many: str) -> str:
     """The word that fits a number: `agree(len(down), "is", "are")`."""
-    return one if number == 1 else many
+    return singular if number == 1 else many
 
 
 def capitalised(text: str) -> str:
@@ -70,13 +70,13 @@ def ranged(numbers: Iterable[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return comma_list(piece for run in runs for piece in _pieces(run))
+    return comma_list(piece for run in runs for piece in _run_pieces(run))
 
 
 def numbered(noun: str, numbers: Iterable[int]) -> str:
     """A noun and the numbers of what it names: `GPU 3`, `GPUs 3 and 5`, `ranks 0-7`."""
-    known = set(numbers)
-    return f"{singular_or_plural(len(known), noun, plural(noun))} {ranged(known)}"
+    distinct = set(numbers)
+    return f"{singular_or_plural(len(distinct), noun, plural(noun))} {ranged(distinct)}"
 
 
 def utc_time(stamp: str) -> str:
@@ -176,5 +176,5 @@ def short_path(path: str) -> str:
     return "/".join([*parts[:3], "...", *parts[-3:]])
 
 
-def _pieces(run: Sequence[int]) -> list[str]:
+def _run_pieces(run: Sequence[int]) -> list[str]:
     return [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(number) for number in run]

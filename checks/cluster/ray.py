@@ -32,25 +32,27 @@ def ray_version(target: TargetPython, container: Container | None, expect: Expec
     own = target.package("ray")
     running = [process for process in target.running if process.role in ROLES and process.ray]
     if own is None and not running:
-        yield _absent(target, expect)
+        yield _ray_absent(target, expect)
         return
     if own is not None:
-        yield from _promised(target, container, own.version)
+        yield from _promised_versions(target, container, own.version)
     kinds = {(process.ray, process.python): process for process in running}
     if len(kinds) > 1:
-        yield _several(target, list(kinds.values()))
-    differing = [process for process in kinds.values() if own and not _same(target, own.version, process)]
+        yield _several_clusters(target, list(kinds.values()))
+    differing = [
+        process for process in kinds.values() if own and not _same_versions(target, own.version, process)
+    ]
     for process in differing:
-        yield _differs(target, own.version if own else "", process)
+        yield _differing_cluster(target, own.version if own else "", process)
     if not differing and len(kinds) < 2:
         yield Finding.ok(_all_is_one(target, own.version if own else "", running), subject="package:ray")
 
 
-def _absent(target: TargetPython, expect: Expect) -> Finding:
+def _ray_absent(target: TargetPython, expect: Expect) -> Finding:
     if not target.complete:
         untold = f"{target.label} does not show whether Ray is installed"
-        asked = expect.get("ray") is not None
-        return Finding.unknown("not-visible-here", untold) if asked else Finding.skip(untold)
+        is_expected = expect.get("ray") is not None
+        return Finding.unknown("not-visible-here", untold) if is_expected else Finding.skip(untold)
     summary = f"Ray is not installed in {target.label}, and no Ray process runs here"
     if expect.get("ray") is None:
         return Finding.skip(summary)
@@ -59,24 +61,24 @@ def _absent(target: TargetPython, expect: Expect) -> Finding:
     return Finding.fail(summary, subject="package:ray", fix=fix)
 
 
-def _same(target: TargetPython, version: str, process: RunningPython) -> bool:
-    return version == process.ray and process.python in ("", _minor(target))
+def _same_versions(target: TargetPython, version: str, process: RunningPython) -> bool:
+    return version == process.ray and process.python in ("", _python_minor(target))
 
 
-def _minor(target: TargetPython) -> str:
+def _python_minor(target: TargetPython) -> str:
     return ".".join(target.version.split(".")[:2])
 
 
-def _differs(target: TargetPython, version: str, process: RunningPython) -> Finding:
+def _differing_cluster(target: TargetPython, version: str, process: RunningPython) -> Finding:
     """A Python that was only guessed may have nothing to do with that cluster, so there it is a warning."""
     subject = f"pid:{process.pid}"
     own, running = f"Ray {version}", f"Ray {process.ray}"
-    if process.python and process.python != _minor(target):
-        own, running = f"{own} on Python {_minor(target)}", f"{running} on Python {process.python}"
+    if process.python and process.python != _python_minor(target):
+        own, running = f"{own} on Python {_python_minor(target)}", f"{running} on Python {process.python}"
     summary = f"{own}, the running {process.role} {running} ({short_path(target.label)})"
     if version == process.ray:
         fix = Fix(
-            f"Start the job with Python {process.python}, or Ray with {_minor(target)}.",
+            f"Start the job with Python {process.python}, or Ray with {_python_minor(target)}.",
             (target.listing(),),
             action="config",
             docs=DOCS,
@@ -91,10 +93,10 @@ def _differs(target: TargetPython, version: str, process: RunningPython) -> Find
             docs=DOCS,
         )
     judge = Finding.fail if target.explicit else Finding.warn
-    return judge(summary, subject=subject, evidence=[_line(target, process)], fix=fix)
+    return judge(summary, subject=subject, evidence=[_ray_evidence(target, process)], fix=fix)
 
 
-def _several(target: TargetPython, processes: list[RunningPython]) -> Finding:
+def _several_clusters(target: TargetPython, processes: list[RunningPython]) -> Finding:
     kinds = " and ".join(f"{p.role} {p.pid}: Ray {p.ray}, Python {p.python}" for p in processes)
     fix = Fix(
         "Stop Ray and start it again from one environment.",
@@ -103,22 +105,25 @@ def _several(target: TargetPython, processes: list[RunningPython]) -> Finding:
         "every Ray job on this node",
         docs=DOCS,
     )
-    evidence = [_line(target, process) for process in processes]
+    evidence = [_ray_evidence(target, process) for process in processes]
     return Finding.fail(
         f"Ray processes with different versions run here: {kinds}", subject="ray", evidence=evidence, fix=fix
     )
 
 
-def _promised(target: TargetPython, container: Container | None, version: str) -> Iterator[Finding]:
+def _promised_versions(target: TargetPython, container: Container | None, version: str) -> Iterator[Finding]:
     """What the image's name says of Ray and Python."""
-    said = promise(container.image) if container and container.image else None
-    if said is None or container is None:
+    image = promise(container.image) if container and container.image else None
+    if image is None or container is None:
         return
     evidence = image_said(container)
-    for name, promised, found in (("Ray", said.ray, version), ("Python", said.python, _minor(target))):
-        if promised and found and promised != found:
+    for name, promised, installed in (
+        ("Ray", image.ray, version),
+        ("Python", image.python, _python_minor(target)),
+    ):
+        if promised and installed and promised != installed:
             yield Finding.warn(
-                f"the image's name says {name} {promised}, {target.label} has {found}",
+                f"the image's name says {name} {promised}, {target.label} has {installed}",
                 subject=f"image:{name.lower()}",
                 evidence=evidence,
                 fix=Fix(
@@ -130,7 +135,7 @@ def _promised(target: TargetPython, container: Container | None, version: str) -
 
 
 def _all_is_one(target: TargetPython, version: str, running: list[RunningPython]) -> str:
-    here = f"Ray {version} on Python {_minor(target) or '?'} in {target.label}"
+    here = f"Ray {version} on Python {_python_minor(target) or '?'} in {target.label}"
     if not running:
         return f"{here}; no Ray process runs here"
     process = running[0]
@@ -141,5 +146,5 @@ def _all_is_one(target: TargetPython, version: str, running: list[RunningPython]
     return f"{here}, same in {count_with_noun(len(running), 'running Ray process')}"
 
 
-def _line(target: TargetPython, process: RunningPython) -> Evidence:
+def _ray_evidence(target: TargetPython, process: RunningPython) -> Evidence:
     return reading(target.source, f"found.running[pid={process.pid}].ray")

@@ -64,29 +64,29 @@ def ray_resources(
     if not running and cluster is None:
         yield Finding.skip("no Ray runs here")
         return
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if session is not None and running:
-        found += _gpus(session, _count(gpus, pci, driver))
-        found += _store(session, limits)
-        found += [_trouble(one) for one in session.troubles if _recent(one)]
+        findings += _judge_gpus(session, _count_gpus(gpus, pci, driver))
+        findings += _judge_store(session, limits)
+        findings += [_judge_trouble(trouble) for trouble in session.troubles if _is_recent(trouble)]
     if cluster is None or cluster.silent:
-        found.append(_silent(cluster))
+        findings.append(_silent_cluster(cluster))
     else:
-        found += _demands(cluster)
-        found += _failures(cluster)
-    yield from found
-    if not found:
+        findings += _judge_demands(cluster)
+        findings += _judge_failures(cluster)
+    yield from findings
+    if not findings:
         yield Finding.ok(_all_well(session, cluster))
 
 
-def _count(gpus: Gpus | None, pci: Pci | None, driver: Driver | None) -> int | None:
+def _count_gpus(gpus: Gpus | None, pci: Pci | None, driver: Driver | None) -> int | None:
     """GPUs here: NVML's, else none where nothing of NVIDIA's is; None when it could not be seen."""
     if gpus is not None:
         return gpus.counted if gpus.interrupted else len(gpus.gpus) or gpus.counted
     return 0 if nothing_here(pci, driver) else None
 
 
-def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
+def _judge_gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
     if session.gpus is None or count is None:
         return
     evidence = [quoted_like("ray-session", "^InitialConfigResources: .*", "state")]
@@ -112,7 +112,7 @@ def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
         yield Finding.ok(summary, subject="ray:gpus", evidence=evidence)
 
 
-def _store(session: RaySession, limits: Limits | None) -> Iterator[Finding]:
+def _judge_store(session: RaySession, limits: Limits | None) -> Iterator[Finding]:
     shm, store = limits.shm if limits else None, session.object_store_gib
     if shm is None or store is None:
         return
@@ -133,14 +133,14 @@ def _store(session: RaySession, limits: Limits | None) -> Iterator[Finding]:
         )
 
 
-def _demands(cluster: RayCluster) -> Iterator[Finding]:
+def _judge_demands(cluster: RayCluster) -> Iterator[Finding]:
     """Work that waits although it never can be placed, and work that only waits."""
     largest = max(cluster.nodes.values(), default=cluster.gpus or 0.0)
     total = cluster.gpus if cluster.gpus is not None else sum(cluster.nodes.values())
-    for number, demand in enumerate(one for one in cluster.demands if one.gpus):
+    for number, demand in enumerate(work for work in cluster.demands if work.gpus):
         subject = f"ray:demand-{number}"
         evidence = [Evidence("ray-status", demand.text)]
-        why = _impossible(demand, largest, total)
+        why = _why_impossible(demand, largest, total)
         if why:
             fix = Fix(
                 "Request fewer GPUs, or add nodes with GPUs to the cluster.",
@@ -153,7 +153,7 @@ def _demands(cluster: RayCluster) -> Iterator[Finding]:
             yield Finding.info(summary, subject=subject, evidence=evidence)
 
 
-def _impossible(demand: Demand, largest: float, total: float) -> str:
+def _why_impossible(demand: Demand, largest: float, total: float) -> str:
     if demand.gpus > largest:
         return f"waits forever, no node has {count_with_noun(demand.gpus, 'GPU')} (largest: {largest:g})"
     if demand.gpus * demand.pieces > total:
@@ -163,7 +163,7 @@ def _impossible(demand: Demand, largest: float, total: float) -> str:
     return ""
 
 
-def _failures(cluster: RayCluster) -> Iterator[Finding]:
+def _judge_failures(cluster: RayCluster) -> Iterator[Finding]:
     if cluster.failures:
         evidence = [Evidence("ray-status", line) for line in cluster.failures[:8]]
         fix = Fix("Check whether these nodes are alive.", (look("ray status -v"),), "investigate")
@@ -171,10 +171,10 @@ def _failures(cluster: RayCluster) -> Iterator[Finding]:
         yield Finding.warn(summary, subject="ray:nodes", evidence=evidence, fix=fix)
 
 
-def _recent(trouble: Trouble) -> bool:
+def _is_recent(trouble: Trouble) -> bool:
     """Whether the last such line is of the last hour of its log."""
     times = [_STAMP.match(line) for line in trouble.lines[-1:]]
-    stamps = [found.group(1) for found in times if found] + [trouble.last]
+    stamps = [match.group(1) for match in times if match] + [trouble.last]
     try:
         then, last = (datetime.fromisoformat(stamp) for stamp in stamps[:2])
     except ValueError:
@@ -182,7 +182,7 @@ def _recent(trouble: Trouble) -> bool:
     return last - then <= RECENT
 
 
-def _trouble(trouble: Trouble) -> Finding:
+def _judge_trouble(trouble: Trouble) -> Finding:
     meaning, advice = _MEANS.get(trouble.kind, (trouble.kind, ""))
     evidence = [Evidence("ray-session", line) for line in trouble.lines[-3:]]
     judge = Finding.fail if trouble.kind in ("disk-full", "no-descriptors") else Finding.warn
@@ -193,7 +193,7 @@ def _trouble(trouble: Trouble) -> Finding:
     )
 
 
-def _silent(cluster: RayCluster | None) -> Finding:
+def _silent_cluster(cluster: RayCluster | None) -> Finding:
     """Silence of an address that was asked is news; not having asked is not."""
     fix = Fix("Check as Ray's user whether its head node is alive.", (look("ray status -v"),), "investigate")
     if cluster is None:

@@ -42,11 +42,11 @@ def gres(
         return
     count = len(gpus.gpus) if gpus and not gpus.interrupted else None
     if job is not None and env is not None:
-        yield from _granted(job, env.get("SLURM_GPUS_ON_NODE"), count)
+        yield from _judge_grant(job, env.get("SLURM_GPUS_ON_NODE"), count)
     elif node is not None:
-        yield from _configured(node, gpus, count)
+        yield from _judge_configuration(node, gpus, count)
     if node is not None and node.idle and processes is not None:
-        yield from _leftovers(node, processes)
+        yield from _find_leftovers(node, processes)
     kinds = kinds_of(node.states) if node is not None else set()
     if node is not None and kinds & {"fault", "drain"}:
         state = "+".join(node.states)
@@ -63,12 +63,12 @@ def gres(
             yield Finding.info(summary, subject="slurm:state")
 
 
-def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]:
+def _judge_grant(job: str, gpus_on_node: str | None, count: int | None) -> Iterator[Finding]:
     """Inside a job the driver shows what its control group lets through."""
-    if told is None or not told.isdecimal() or count is None:
+    if gpus_on_node is None or not gpus_on_node.isdecimal() or count is None:
         yield Finding.skip(f"job {job}: GPUs granted or GPUs visible unknown")
         return
-    granted = int(told[:6])
+    granted = int(gpus_on_node[:6])
     evidence = [
         reading("env", f"variables.{name}", like=rf"^{name}=.*")
         for name in ("SLURM_JOB_ID", "SLURM_GPUS_ON_NODE")
@@ -103,7 +103,7 @@ def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]
         yield Finding.ok(summary, subject="slurm:granted", evidence=evidence)
 
 
-def _configured(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterator[Finding]:
+def _judge_configuration(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterator[Finding]:
     if node.gpus is None or count is None or gpus is None:
         missing = "Slurm's GRES" if node.gpus is None else "the driver's GPUs"
         yield Finding.unknown("not-visible-here", f"{missing} could not be seen", subject="slurm:gres")
@@ -162,21 +162,21 @@ def _find_daemon(node: SlurmNode) -> Fix:
     )
 
 
-def _leftovers(node: SlurmNode, processes: Processes) -> Iterator[Finding]:
-    """Slurm gave nothing to anybody, so whoever holds a GPU was left behind, or came another way."""
-    left = [
+def _find_leftovers(node: SlurmNode, processes: Processes) -> Iterator[Finding]:
+    """Slurm runs no job here, so a process that holds a GPU was left behind, or was started without Slurm."""
+    leftovers = [
         process for process in processes.holding_gpus if process.role not in _SERVICES and process.uid != 0
     ]
-    if left:
-        names = comma_list((process.label for process in left), 3)
+    if leftovers:
+        names = comma_list((process.label for process in leftovers), 3)
         yield Finding.warn(
-            f"{node.name} is idle in Slurm, but {count_with_noun(len(left), 'process')} "
-            f"{singular_or_plural(len(left), 'holds', 'hold')} GPUs: {names}",
+            f"{node.name} is idle in Slurm, but {count_with_noun(len(leftovers), 'process')} "
+            f"{singular_or_plural(len(leftovers), 'holds', 'hold')} GPUs: {names}",
             subject="slurm:leftovers",
-            evidence=[one for p in left[:8] for one in p.said("program", "user", "nvidia")],
+            evidence=[quote for p in leftovers[:8] for quote in p.said("program", "user", "nvidia")],
             fix=Fix(
                 "Find the owner; have the Slurm epilog kill leftover processes.",
-                tuple(look("ps -o pid,user,lstart,cmd -p {}", process.pid) for process in left[:3]),
+                tuple(look("ps -o pid,user,lstart,cmd -p {}", process.pid) for process in leftovers[:3]),
                 "investigate",
                 "these processes, if killed",
                 "nodedoctor slurm.gres",

@@ -116,119 +116,129 @@ def answers(
         return
     inside = True if inventory.restricted else container.inside if container else None
     unloaded = bool(driver and driver.loaded is False)
-    troubles = [*_silences(answers), *_failures(answers, inventory, inside, unloaded), *_sick(gpus)]
+    troubles = [
+        *_judge_silences(answers),
+        *_judge_failures(answers, inventory, inside, unloaded),
+        *_judge_sick(gpus),
+    ]
     yield from troubles
     if not troubles:
         yield _all_answered(answers.answers)
 
 
-def _silences(answers: DriverAnswers) -> Iterator[Finding]:
+def _judge_silences(answers: DriverAnswers) -> Iterator[Finding]:
     """Questions that got no answer, or a late one."""
     hung = [answer for answer in answers.answers if answer.outcome in ("stuck", "timeout")]
     if answers.tripped and not hung:
         yield Finding.fail(f"the driver hangs: {answers.tripped}", fix=HUNG)
-    somebody = _somebody(answers)
+    somebody = _has_answer(answers)
     for answer in answers.answers:
         if answer in hung:
-            yield _hung(answer)
+            yield _judge_hang(answer)
         elif answer.outcome == "crash":
-            yield _crashed(answer, somebody)
+            yield _judge_crash(answer, somebody)
         elif answer.reason and not somebody:
             yield Finding.unknown(answer.reason, answer.unseen)
         elif answer.seconds is not None and answer.seconds > SLOW_SECONDS:
-            yield _slow(answer)
+            yield _judge_slow(answer)
 
 
-def _somebody(answers: DriverAnswers) -> bool:
+def _has_answer(answers: DriverAnswers) -> bool:
     """Whether any source came back with GPUs."""
     return any(answer.gpus and answer.outcome == "ok" for answer in answers.answers)
 
 
-def _hung(answer: DriverAnswer) -> Finding:
+def _judge_hang(answer: DriverAnswer) -> Finding:
     """No answer in time. Less time than the driver must have says nothing about it."""
     if answer.outcome == "timeout" and (answer.seconds or 0.0) < SLOW_SECONDS:
         summary = f"{answer.probe} had too little time to answer: {answer.note}"
         return Finding.unknown("timeout", summary)
     summary = f"the driver hangs: {answer.probe}: {clause(answer.note)}"
-    return Finding.fail(summary, evidence=_where(answer), fix=HUNG)
+    return Finding.fail(summary, evidence=_crash_evidence(answer), fix=HUNG)
 
 
-def _crashed(answer: DriverAnswer, somebody: bool) -> Finding:
+def _judge_crash(answer: DriverAnswer, somebody: bool) -> Finding:
     """NVML crashes on a lost GPU (github.com/XuehaiPan/nvitop/issues/139)."""
-    summary = f"{answer.probe} crashed: {_noted(answer) or 'unknown reason'}"
+    summary = f"{answer.probe} crashed: {_first_note(answer) or 'unknown reason'}"
     if somebody:
-        return Finding.warn(f"{summary}; nvidia-smi answers", evidence=_where(answer), fix=OFF_THE_BUS)
-    return Finding.fail(summary, evidence=_where(answer), fix=OFF_THE_BUS)
+        return Finding.warn(
+            f"{summary}; nvidia-smi answers", evidence=_crash_evidence(answer), fix=OFF_THE_BUS
+        )
+    return Finding.fail(summary, evidence=_crash_evidence(answer), fix=OFF_THE_BUS)
 
 
-def _where(answer: DriverAnswer) -> list[Evidence]:
+def _crash_evidence(answer: DriverAnswer) -> list[Evidence]:
     """The first line the engine noted, and which call it was in where that is known (it then repeats it)."""
-    said = [Evidence(answer.probe, _noted(answer), "@note")] if _noted(answer) else [_outcome(answer)]
-    return [*said, quoted_like(answer.probe, r'"waiting": "nvml\w+"')] if _IN_CALL in answer.at else said
+    quotes = (
+        [Evidence(answer.probe, _first_note(answer), "@note")]
+        if _first_note(answer)
+        else [_outcome_evidence(answer)]
+    )
+    return [*quotes, quoted_like(answer.probe, r'"waiting": "nvml\w+"')] if _IN_CALL in answer.at else quotes
 
 
 _IN_CALL = "; it was in nvml"
 
 
-def _outcome(answer: DriverAnswer) -> Evidence:
+def _outcome_evidence(answer: DriverAnswer) -> Evidence:
     return reading(answer.probe, "@outcome")
 
 
-def _noted(answer: DriverAnswer) -> str:
+def _first_note(answer: DriverAnswer) -> str:
     return answer.note.partition("\n")[0]
 
 
-def _failures(
+def _judge_failures(
     answers: DriverAnswers, inventory: Inventory, inside: bool | None, unloaded: bool
 ) -> Iterator[Finding]:
     """Errors that kept the library from starting; one finding for all who met the same one."""
     failed = [(answer.probe, answer.init_error) for answer in answers.answers if answer.init_error]
     for name in dict.fromkeys(error.name for _, error in failed):
-        said = [init_evidence(probe, error) for probe, error in failed if error.name == name]
+        evidence = [init_evidence(probe, error) for probe, error in failed if error.name == name]
         error = nvml_error(name)
-        if _somebody(answers):
-            summary = f"{said[0].probe}: {error.meaning}; another source works"
-            yield Finding.warn(summary, evidence=said, fix=error.fix)
+        if _has_answer(answers):
+            summary = f"{evidence[0].probe}: {error.meaning}; another source works"
+            yield Finding.warn(summary, evidence=evidence, fix=error.fix)
         elif inventory.cut_off:
             summary = "this container lost access to the NVIDIA devices (device cgroup)"
-            finding = Finding.fail(summary, evidence=said, fix=DEVICES_LOST)
+            finding = Finding.fail(summary, evidence=evidence, fix=DEVICES_LOST)
             yield finding.matters_as(_CUT_OFF).explained_by("container.devices@container:gpus")
         else:
             without = unloaded and not inside
             fix = NO_DRIVER if without else error.fix_here(inside)
             lead = f"{'NVIDIA driver not loaded: ' if without else ''}{error.meaning}"
-            finding = Finding.fail(f"{name}: {error.meaning}", evidence=said, fix=fix)
+            finding = Finding.fail(f"{name}: {error.meaning}", evidence=evidence, fix=fix)
             yield finding.led_by(lead).matters_as(_NO_CUDA)
 
 
-def _slow(answer: DriverAnswer) -> Finding:
+def _judge_slow(answer: DriverAnswer) -> Finding:
     limit = f"a healthy driver needs less than {SLOW_SECONDS:.0f} s"
     calls = sorted(answer.slow_calls, key=lambda call: -call.seconds)[:3]
     about = {call.index for call in answer.slow_calls}
-    one = next(iter(about)) if len(about) == 1 else None
-    on = f" on GPU {one}" if one is not None else ""
+    index = next(iter(about)) if len(about) == 1 else None
+    on = f" on GPU {index}" if index is not None else ""
     summary = f"{answer.probe} took {answer.seconds:.1f} s{on} ({limit})"
-    said = [slow_call(answer.probe, call) for call in calls] or [reading(answer.probe, "@seconds")]
-    return Finding.warn(summary, evidence=said, fix=_SLOW)
+    evidence = [slow_call(answer.probe, call) for call in calls] or [reading(answer.probe, "@seconds")]
+    return Finding.warn(summary, evidence=evidence, fix=_SLOW)
 
 
-def _sick(gpus: Gpus | None) -> Iterator[Finding]:
+def _judge_sick(gpus: Gpus | None) -> Iterator[Finding]:
     """GPUs that are listed and do not answer, or answer with an error."""
     if gpus is None:
         return
-    for gone in gpus.lost:
-        if gone.error not in ("NOT_ASKED", "NO_ANSWER", "CRASH"):  # the last two are told as hang and crash
-            yield _silent(gone.error, gone.index, gone.subject, lost_evidence(gpus.source, gone))
+    for dead in gpus.lost:
+        if dead.error not in ("NOT_ASKED", "NO_ANSWER", "CRASH"):  # the last two: a hang and a crash
+            yield _silent_gpu(dead.error, dead.index, dead.subject, lost_evidence(gpus.source, dead))
     silent = {gpu.index for gpu in gpus.gpus if _silent_sensors(gpu)}
     refused = refusals(gpus)
     for refusal in refused:
-        yield _refused(refusal, gpus, silent)
-    named = {refusal.subject for refusal in refused}
+        yield _judge_refusal(refusal, gpus, silent)
+    subjects = {refusal.subject for refusal in refused}
     for gpu in gpus.gpus:
-        if gpu.index in silent and gpu.subject not in named:
-            said = values_failed(gpus.source, gpu, "UNKNOWN")
-            yield _silent("UNKNOWN", gpu.index, gpu.subject, said)
-        elif gpu.subject not in named:
+        if gpu.index in silent and gpu.subject not in subjects:
+            evidence = values_failed(gpus.source, gpu, "UNKNOWN")
+            yield _silent_gpu("UNKNOWN", gpu.index, gpu.subject, evidence)
+        elif gpu.subject not in subjects:
             yield from _one_sensor(gpus.source, gpu)
 
 
@@ -242,37 +252,37 @@ def _one_sensor(source: str, gpu: Gpu) -> Iterator[Finding]:
         yield Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=_ASK_AGAIN)
 
 
-def _silent(name: str, index: int | None, subject: str, said: list[Evidence]) -> Finding:
+def _silent_gpu(name: str, index: int | None, subject: str, evidence: list[Evidence]) -> Finding:
     error = nvml_error(name)
     summary = f"{name}: {error.meaning}"
-    finding = Finding.fail(summary, subject=subject, evidence=said, fix=error.fix_here(False, index))
+    finding = Finding.fail(summary, subject=subject, evidence=evidence, fix=error.fix_here(False, index))
     if name == "UNKNOWN":
         finding = finding.explained_by(f"kernel.xid@{subject}")
-    return finding.led_by(_lead(error, index) or about(subject, error.meaning)).matters_as(_ONE_GPU)
+    return finding.led_by(_error_lead(error, index) or about(subject, error.meaning)).matters_as(_ONE_GPU)
 
 
-def _lead(error: ErrorCode, index: int | None) -> str:
-    lost = index is not None and error.meaning.startswith("the GPU ")
-    return f"GPU {index}{error.meaning.removeprefix('the GPU')}" if lost else ""
+def _error_lead(error: ErrorCode, index: int | None) -> str:
+    is_about_gpu = index is not None and error.meaning.startswith("the GPU ")
+    return f"GPU {index}{error.meaning.removeprefix('the GPU')}" if is_about_gpu else ""
 
 
-def _refused(refusal: Refusal, gpus: Gpus, silent: Collection[int]) -> Finding:
-    """A GPU that works and answers a question with an error: how bad that is stands in the table of codes."""
+def _judge_refusal(refusal: Refusal, gpus: Gpus, silent: Collection[int]) -> Finding:
+    """A GPU that works and answers a question with an error: the table of codes has how bad that is."""
     error, index = nvml_error(refusal.error), refusal.index
     summary = f"{error.name} from {first_few(refusal.calls, SHOWN)}: {error.meaning}"
-    asked = gpus.get(index)
-    said = values_failed(gpus.source, asked, error.name) if asked else []
-    said = said or [quoted_like(gpus.source, rf'"\w+": "{re.escape(error.name)}"')]
+    gpu = gpus.get(index)
+    evidence = values_failed(gpus.source, gpu, error.name) if gpu else []
+    evidence = evidence or [quoted_like(gpus.source, rf'"\w+": "{re.escape(error.name)}"')]
     fix = error.fix_here(False, index)
     if error.of_value == "unseen":
         reason: Reason = "denied" if error.name == "NO_PERMISSION" else "not-visible-here"
-        return Finding.unknown(reason, summary, subject=refusal.subject, evidence=said, fix=fix)
+        return Finding.unknown(reason, summary, subject=refusal.subject, evidence=evidence, fix=fix)
     dead = error.of_value == "fail" or (error.name == "UNKNOWN" and index in silent)
     make = Finding.fail if dead else Finding.warn
-    finding = make(summary, subject=refusal.subject, evidence=said, fix=fix)
+    finding = make(summary, subject=refusal.subject, evidence=evidence, fix=fix)
     if error.name == "CORRUPTED_INFOROM":
         finding = finding.explained_by("gpu.inforom")
-    return finding.led_by(_lead(error, index)).matters_as(error.training)
+    return finding.led_by(_error_lead(error, index)).matters_as(error.training)
 
 
 def _silent_sensors(gpu: Gpu) -> bool:

@@ -42,10 +42,10 @@ def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
     if count is None:
         yield Finding.unknown("not-visible-here", "the PCI bus is not visible here")
         return
-    whole = max((one.gpus for one in boards if one.gpus), default=0)
+    largest = max((one.gpus for one in boards if one.gpus), default=0)
     # Every count that a board, or some equal part of one given to a guest, can have.
     parts = {one.gpus // part for one in boards for part in (1, 2, 4, 8, 16) if one.gpus % part == 0}
-    if count in parts or count > whole:
+    if count in parts or count > largest:
         yield Finding.ok(
             f"{count_with_noun(count, 'GPU')}, as {model.name} ships" if count > 1 else "one GPU"
         )
@@ -55,16 +55,16 @@ def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
         return
     wanted = min(one.gpus for one in boards if one.gpus > count)
     slots = [slot.address for slot in inventory.slots or ()]
-    said = [one for slot in slots for one in slot_said(slot, "device")]
+    evidence = [one for slot in slots for one in slot_said(slot, "device")]
     if board.virtual is False:
         summary = f"{count} of {wanted} GPUs on the PCI bus ({model.name} never ships with {count})"
-        yield Finding.fail(summary, evidence=said, fix=OFF_THE_BUS)
+        yield Finding.fail(summary, evidence=evidence, fix=OFF_THE_BUS)
     else:
         summary = (
             f"{count_with_noun(count, 'GPU')} on the PCI bus, {model.name} ships with {wanted}: one "
             "may be missing"
         )
-        yield Finding.warn(summary, evidence=said, fix=OFF_THE_BUS)
+        yield Finding.warn(summary, evidence=evidence, fix=OFF_THE_BUS)
 
 
 _CUDA, _NVML = "libcuda.so.1", "libnvidia-ml.so.1"
@@ -102,19 +102,19 @@ def libcuda(
         yield Finding.info("this container has no compute libraries: it can monitor GPUs, not use them")
     else:
         where = next(library.folder for library in driver.libraries if library.name == _NVML)
-        said = [
+        evidence = [
             reading("driver-files", f'links["{where}/{_NVML}"]', f'stats["{where}/{_NVML}"]'),
             reading("driver-files", f'stats["{where}/{_CUDA}"]?'),
         ]
         summary = "libcuda.so.1 missing: no CUDA program can start"
-        yield Finding.fail(summary, evidence=said, fix=_package(machine))
+        yield Finding.fail(summary, evidence=evidence, fix=_reinstall_package(machine))
 
 
-def _package(machine: Machine | None) -> Fix:
+def _reinstall_package(machine: Machine | None) -> Fix:
     """Install it again, of the version that is loaded.
 
     On Ubuntu libcuda and NVML's library are of one package, whose name has branch and flavour or not
-    (libnvidia-compute-580-server, libnvidia-compute): whoever owns the one lacks the other. Elsewhere:
+    (libnvidia-compute-580-server, libnvidia-compute): who has one lacks the other. Elsewhere:
     packages.debian.org, the driver installation guide.
     """
     distribution = machine.distro_id if machine else None

@@ -56,23 +56,23 @@ def gpus_present(
     - GPU is lost. Reboot the system to recover this GPU
     """
     inside = bool(container and container.inside)
-    granted = _number(env.get("SLURM_GPUS_ON_NODE") if env else None)
-    absent = list(_expected(inventory, gpus, expect))
+    granted = _expected_number(env.get("SLURM_GPUS_ON_NODE") if env else None)
+    absent = list(_judge_expected(inventory, gpus, expect))
     yield from absent
     if gpus and gpus.gpus:
-        yield from _some(inventory, gpus, machine)
+        yield from _judge_some(inventory, gpus, machine)
     elif (why := inventory.none_by_design) and not granted:
         if not absent:
             yield Finding.skip(why)
     else:
-        yield from _none(inventory, gpus, answers, driver, inside)
+        yield from _judge_none(inventory, gpus, answers, driver, inside)
 
 
-def _expected(inventory: Inventory, gpus: Gpus | None, expect: Expect) -> Iterator[Finding]:
+def _judge_expected(inventory: Inventory, gpus: Gpus | None, expect: Expect) -> Iterator[Finding]:
     """What the person says must be there; where none can be used, the other findings say why."""
-    wanted, told = _number(expect.get("gpus")), expect.get("gpus")
-    if told is not None and wanted is None:
-        yield Finding.unknown("unparsable", f"--expect gpus: not a number: '{told}'")
+    wanted, text = _expected_number(expect.get("gpus")), expect.get("gpus")
+    if text is not None and wanted is None:
+        yield Finding.unknown("unparsable", f"--expect gpus: not a number: '{text}'")
     shown = inventory.shown or 0
     if wanted and shown < wanted and (shown or not inventory.ours):
         summary = f"{count_with_noun(wanted, 'GPU')} expected, {shown} usable"
@@ -84,23 +84,23 @@ def _expected(inventory: Inventory, gpus: Gpus | None, expect: Expect) -> Iterat
             yield Finding.fail(f"{model} expected, found {gpu.name}", subject=gpu.subject)
 
 
-def _some(inventory: Inventory, gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
+def _judge_some(inventory: Inventory, gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
     """The driver shows GPUs: are they all?"""
-    missing = [slot for slot in inventory.missing if not _unfinished(slot, gpus)]
-    troubles = [_missing(slot) for slot in missing]
-    troubles += [_lost_device(gone, gpus.source) for gone in _elsewhere(missing, gpus)]
-    troubles += _incomplete(inventory, machine)
+    missing = [slot for slot in inventory.missing if not _is_unfinished(slot, gpus)]
+    troubles = [_missing_gpu(slot) for slot in missing]
+    troubles += [_lost_device(gpu, gpus.source) for gpu in _lost_elsewhere(missing, gpus)]
+    troubles += _judge_incomplete(inventory, machine)
     troubles += one_missing(inventory, gpus)
     troubles += _fewer_than_nodes(inventory) if not (troubles or gpus.interrupted) else []
     yield from troubles
-    yield from _hidden(inventory)
+    yield from _note_hidden(inventory)
     if gpus.interrupted:
         yield Finding.unknown(gpus.interrupted, f"not every GPU was queried: {gpus.interrupted_note}")
     elif not troubles:
-        yield Finding.ok(_summary(inventory))
+        yield Finding.ok(_gpu_summary(inventory))
 
 
-def _none(
+def _judge_none(
     inventory: Inventory,
     gpus: Gpus | None,
     answers: DriverAnswers | None,
@@ -108,8 +108,8 @@ def _none(
     inside: bool,
 ) -> Iterator[Finding]:
     """The driver shows no GPU although there should be some: one finding for all of them."""
-    slots = _first(inventory.slots or ())
-    if hang := _hang(answers):
+    slots = _first_evidence(inventory.slots or ())
+    if hang := _hang_note(answers):
         yield Finding.unknown("stuck", f"unknown which GPUs work: {clause(hang)}", evidence=slots)
     elif inventory.cut_off:
         summary = "the device cgroup denies access to every NVIDIA device, also /dev/nvidiactl"
@@ -122,13 +122,13 @@ def _none(
         yield Finding.fail(summary, evidence=slots, fix=NO_DRIVER)
     elif driver and driver.kind == "proprietary" and _all_blackwell(inventory):
         summary = "Blackwell GPUs need the open kernel module; the proprietary one is loaded"
-        said = module_version()
-        yield Finding.fail(summary, evidence=[said, *slots], fix=OPEN_MODULES)
+        quote = module_version()
+        yield Finding.fail(summary, evidence=[quote, *slots], fix=OPEN_MODULES)
     elif gpus and gpus.init_error:
         error = nvml_error(gpus.init_error.name)
-        said = init_evidence(gpus.source, gpus.init_error)
+        quote = init_evidence(gpus.source, gpus.init_error)
         summary = f"no GPU usable: {error.meaning}"
-        yield Finding.fail(summary, evidence=[said, *slots], fix=error.fix_here(inside))
+        yield Finding.fail(summary, evidence=[quote, *slots], fix=error.fix_here(inside))
     elif gpus and not gpus.interrupted:
         yield from _all_gone(inventory, gpus)
     else:
@@ -145,25 +145,25 @@ def _all_gone(inventory: Inventory, gpus: Gpus) -> Iterator[Finding]:
     """The driver answers, and has no GPU to show."""
     missing = inventory.missing
     for slot in missing:
-        finding = _missing(slot)
+        finding = _missing_gpu(slot)
         if len(missing) > 1:
             finding = finding.led_by(f"the driver shows none of the {len(missing)} GPUs on the PCI bus")
         alone = slot is missing[0]
         yield finding if alone else finding.explained_by(f"driver.gpus-present@pci:{missing[0].address}")
-    yield from (_lost_device(gone, gpus.source) for gone in _elsewhere(missing, gpus))
+    yield from (_lost_device(gpu, gpus.source) for gpu in _lost_elsewhere(missing, gpus))
     if not missing and not gpus.lost:
         there = f"{inventory.nvswitches} NVSwitches are" if inventory.nvswitches else "the driver is"
         yield Finding.fail(f"{there} present, but no GPU", fix=OFF_THE_BUS)
 
 
 def _nothing_known(answers: DriverAnswers | None, slots: list[Evidence]) -> Finding:
-    asked = answers.answers if answers else ()
-    why = next((answer.unseen for answer in asked if answer.unseen), "no tool to query the driver")
+    all_answers = answers.answers if answers else ()
+    why = next((answer.unseen for answer in all_answers if answer.unseen), "no tool to query the driver")
     fix = Fix("Install nvidia-smi, or nvidia-ml-py in nodedoctor's environment.", action="none")
     return Finding.unknown("missing-tool", f"no GPU could be queried: {why}", evidence=slots, fix=fix)
 
 
-def _missing(slot: Slot) -> Finding:
+def _missing_gpu(slot: Slot) -> Finding:
     """A GPU that we may use and the driver does not show."""
     if slot.off_bus or slot.lost == "GPU_IS_LOST":
         why, fix = "has fallen off the bus", OFF_THE_BUS
@@ -179,37 +179,37 @@ def _missing(slot: Slot) -> Finding:
     else:
         why, fix = "is on the PCI bus but not in the driver's list", OFF_THE_BUS
     return Finding.fail(
-        f"GPU {slot.address} {why}", subject=f"pci:{slot.address}", evidence=_evidence(slot), fix=fix
+        f"GPU {slot.address} {why}", subject=f"pci:{slot.address}", evidence=_slot_evidence(slot), fix=fix
     )
 
 
-def _unfinished(slot: Slot, gpus: Gpus) -> bool:
+def _is_unfinished(slot: Slot, gpus: Gpus) -> bool:
     """A GPU that was not asked because the source stopped before it; nothing is known of it."""
     return slot.lost == "NOT_ASKED" or bool(gpus.interrupted and not slot.lost and not slot.off_bus)
 
 
-def _elsewhere(missing: Sequence[Slot], gpus: Gpus) -> Iterator[LostGpu]:
+def _lost_elsewhere(missing: Sequence[Slot], gpus: Gpus) -> Iterator[LostGpu]:
     """Lost GPUs that no slot accounts for: the bus cannot be seen, or the error names no address."""
-    known = {slot.address for slot in missing}
-    for gone in gpus.lost:
-        if gone.error != "NOT_ASKED" and gone.bus_id not in known and (gone.bus_id or not known):
-            yield gone
+    addresses = {slot.address for slot in missing}
+    for gpu in gpus.lost:
+        if gpu.error != "NOT_ASKED" and gpu.bus_id not in addresses and (gpu.bus_id or not addresses):
+            yield gpu
 
 
-def _lost_device(gone: LostGpu, source: str) -> Finding:
-    error = nvml_error("GPU_IS_LOST" if gone.error == "UNKNOWN" else gone.error)
-    meaning = "does not answer, and may have fallen off the bus" if gone.error == "UNKNOWN" else error.meaning
-    who = gone.bus_id or (f"with index {gone.index}" if gone.index is not None else "without an address")
-    subject = f"pci:{gone.bus_id}" if gone.bus_id else f"gpu:{gone.index}" if gone.index is not None else ""
+def _lost_device(gpu: LostGpu, source: str) -> Finding:
+    error = nvml_error("GPU_IS_LOST" if gpu.error == "UNKNOWN" else gpu.error)
+    meaning = "does not answer, and may have fallen off the bus" if gpu.error == "UNKNOWN" else error.meaning
+    who = gpu.bus_id or (f"with index {gpu.index}" if gpu.index is not None else "without an address")
+    subject = f"pci:{gpu.bus_id}" if gpu.bus_id else f"gpu:{gpu.index}" if gpu.index is not None else ""
     return Finding.fail(
         f"GPU {who}: {meaning}",
         subject=subject,
-        evidence=lost_evidence(source, gone),
-        fix=error.fix_here(False, gone.index),
+        evidence=lost_evidence(source, gpu),
+        fix=error.fix_here(False, gpu.index),
     )
 
 
-def _incomplete(inventory: Inventory, machine: Machine | None) -> list[Finding]:
+def _judge_incomplete(inventory: Inventory, machine: Machine | None) -> list[Finding]:
     """A board whose switches are all there and whose GPUs are not.
 
     Bare metal only: partitions are virtual.
@@ -223,7 +223,7 @@ def _incomplete(inventory: Inventory, machine: Machine | None) -> list[Finding]:
     if board is None or len(slots) >= board.gpus or not inventory.bus_readable:
         return []
     summary = f"{len(slots)} of {board.gpus} GPUs on the PCI bus of a {board.name} board"
-    return [Finding.fail(summary, evidence=_first(slots), fix=OFF_THE_BUS)]
+    return [Finding.fail(summary, evidence=_first_evidence(slots), fix=OFF_THE_BUS)]
 
 
 def _fewer_than_nodes(inventory: Inventory) -> list[Finding]:
@@ -238,7 +238,7 @@ def _fewer_than_nodes(inventory: Inventory) -> list[Finding]:
     return [Finding.fail(summary, fix=OFF_THE_BUS)]
 
 
-def _hidden(inventory: Inventory) -> Iterator[Finding]:
+def _note_hidden(inventory: Inventory) -> Iterator[Finding]:
     """GPUs that do not work for us by somebody's decision: worth knowing."""
     for slot in inventory.slots or ():
         if slot.excluded or slot.given_away:
@@ -246,7 +246,7 @@ def _hidden(inventory: Inventory) -> Iterator[Finding]:
             yield Finding.info(f"GPU {slot.address} is {why}", subject=f"pci:{slot.address}")
 
 
-def _summary(inventory: Inventory) -> str:
+def _gpu_summary(inventory: Inventory) -> str:
     shown, slots = inventory.shown or 0, inventory.slots or ()
     gpus = count_with_noun(shown, "GPU")
     if inventory.platform == "wsl2":
@@ -258,14 +258,14 @@ def _summary(inventory: Inventory) -> str:
     return f"{gpus}, all on the PCI bus" if slots else gpus
 
 
-def _hang(answers: DriverAnswers | None) -> str:
+def _hang_note(answers: DriverAnswers | None) -> str:
     if answers is None:
         return ""
     hung = (f"{answer.probe}: {answer.note}" for answer in answers.answers if answer.outcome in _HANGS)
     return next(hung, answers.tripped)
 
 
-def _evidence(slot: Slot) -> list[Evidence]:
+def _slot_evidence(slot: Slot) -> list[Evidence]:
     return slot_said(slot.address, *(["config"] if slot.off_bus else []), "device", "driver")
 
 
@@ -273,9 +273,9 @@ _SHOWN = 4
 """GPUs shown as evidence: eight of them say eight times the same."""
 
 
-def _first(slots: Iterable[Slot]) -> list[Evidence]:
-    return [one for slot in list(slots)[:_SHOWN] for one in _evidence(slot)]
+def _first_evidence(slots: Iterable[Slot]) -> list[Evidence]:
+    return [quote for slot in list(slots)[:_SHOWN] for quote in _slot_evidence(slot)]
 
 
-def _number(text: str | None) -> int | None:
+def _expected_number(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() and len(text) < 5 else None

@@ -61,27 +61,27 @@ def persistence(
     Threshold: Azure/azurehpc-health-checks, azure_gpu_persistence.nhc.
     False positives: Workstations and single GPUs need none; there it is only noted.
     """
-    told = [gpu for gpu in gpus.gpus if gpu.persistence_mode is not None]
-    off = [gpu for gpu in told if not gpu.persistence_mode]
+    readable = [gpu for gpu in gpus.gpus if gpu.persistence_mode is not None]
+    off = [gpu for gpu in readable if not gpu.persistence_mode]
     daemon = services.get("nvidia-persistenced") if services else None
     if not gpus.gpus:
         yield _no_gpus(gpus)
-    elif not told:
-        yield _untold("persistence mode", [gpu.errors.get("persistence_mode") for gpu in gpus.gpus])
+    elif not readable:
+        yield _judge_unread("persistence mode", [gpu.errors.get("persistence_mode") for gpu in gpus.gpus])
     elif not off:
-        yield _all_as_expected(gpus, f"persistence mode is on for {all_of(told)}")
+        yield _all_as_expected(gpus, f"persistence mode is on for {all_of(readable)}")
     else:
-        said = [one for gpu in off for one in values(gpus.source, gpu, "persistence_mode")]
-        said += [daemon.said] if daemon else []
-        summary = f"persistence mode is off for {_which(off, told)}"
+        evidence = [quote for gpu in off for quote in values(gpus.source, gpu, "persistence_mode")]
+        evidence += [daemon.said] if daemon else []
+        summary = f"persistence mode is off for {_which_gpus(off, readable)}"
         inside = bool(container and container.inside)
-        if _matters(gpus.gpus, machine) and not inside and not (daemon and daemon.running):
-            yield Finding.warn(summary, evidence=said, fix=_PERSIST)
+        if _startup_matters(gpus.gpus, machine) and not inside and not (daemon and daemon.running):
+            yield Finding.warn(summary, evidence=evidence, fix=_PERSIST)
         else:
-            yield Finding.info(summary, evidence=said, fix=_PERSIST)
+            yield Finding.info(summary, evidence=evidence, fix=_PERSIST)
 
 
-def _matters(gpus: tuple[Gpu, ...], machine: Machine | None) -> bool:
+def _startup_matters(gpus: tuple[Gpu, ...], machine: Machine | None) -> bool:
     """Several data-centre GPUs on bare metal: there a start is slow, and others meet its errors."""
     models = [gpu_model(gpu.name, gpu.pci_device_id or "") for gpu in gpus if gpu.name]
     datacentre = any(model and model.datacentre for model in models)
@@ -104,24 +104,24 @@ def recovery_action(gpus: Gpus) -> Iterator[Finding]:
     Threshold: NVML's GPU recovery action (driver 570 and newer).
     False positives: None known.
     """
-    wanting = [(gpu, action) for gpu in gpus.gpus if (action := _wanted(gpu))]
+    wanting = [(gpu, action) for gpu in gpus.gpus if (action := _wanted_reset(gpu))]
     silent = [gpu for gpu in gpus.gpus if gpu.recovery_action is None and gpu.reset_required is None]
     for gpu, action in wanting:
         fix = recovery_fix(action, gpu.index)
         names = ("recovery_action", "reset_required", "drain_and_reset_recommended", "bus_id")
-        told = (name for name in names if getattr(gpu, name) not in (None, False))
-        said = values(gpus.source, gpu, *told)
+        fields = (name for name in names if getattr(gpu, name) not in (None, False))
+        evidence = values(gpus.source, gpu, *fields)
         summary = f"the driver requests a recovery action: {action.replace('-', ' ')}"
-        yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+        yield Finding.fail(summary, subject=gpu.subject, evidence=evidence, fix=fix)
     if not gpus.gpus:
         yield _no_gpus(gpus)
     elif len(silent) == len(gpus.gpus):
-        yield _untold("a recovery action", [gpu.errors.get("recovery_action") for gpu in silent])
+        yield _judge_unread("a recovery action", [gpu.errors.get("recovery_action") for gpu in silent])
     elif not wanting:
         yield _all_as_expected(gpus, f"no recovery action requested for {all_of(gpus.gpus)}")
 
 
-def _wanted(gpu: Gpu) -> str | None:
+def _wanted_reset(gpu: Gpu) -> str | None:
     if gpu.recovery_action not in (None, "none"):
         return gpu.recovery_action
     if gpu.reset_required:
@@ -146,13 +146,13 @@ def mode(gpus: Gpus) -> Iterator[Finding]:
     if not gpus.gpus:
         yield _no_gpus(gpus)
         return
-    findings = [*_mig(gpus), *_compute(gpus), *_special(gpus)]
+    findings = [*_judge_mig(gpus), *_judge_compute(gpus), *_note_special(gpus)]
     yield from findings
     if not findings:
         yield _all_as_expected(gpus, f"default mode on {all_of(gpus.gpus)}")
 
 
-def _mig(gpus: Gpus) -> Iterator[Finding]:
+def _judge_mig(gpus: Gpus) -> Iterator[Finding]:
     on = [gpu for gpu in gpus.gpus if gpu.mig_mode]
     pending = [gpu for gpu in gpus.gpus if None not in (gpu.mig_mode, gpu.mig_mode_pending)]
     for gpu in pending:
@@ -168,16 +168,16 @@ def _mig(gpus: Gpus) -> Iterator[Finding]:
             f"MIG is on everywhere ({count_with_noun(slices, 'device')}): no P2P, no NVLink between them"
         )
     elif on:
-        said = [one for gpu in on for one in values(gpus.source, gpu, "mig_mode")]
+        evidence = [quote for gpu in on for quote in values(gpus.source, gpu, "mig_mode")]
         summary = (
             f"MIG is on for {numbered('GPU', (gpu.index for gpu in on))} only: "
             f"no P2P or NVLink to {singular_or_plural(len(on), 'it', 'them')}"
         )
         fix = Fix("Run multi-GPU jobs on the others.", action="none", docs=_MIG_GUIDE)
-        yield Finding.info(summary, evidence=said, fix=fix)
+        yield Finding.info(summary, evidence=evidence, fix=fix)
 
 
-def _compute(gpus: Gpus) -> Iterator[Finding]:
+def _judge_compute(gpus: Gpus) -> Iterator[Finding]:
     for gpu in gpus.gpus:
         if gpu.compute_mode in (None, "default"):
             continue
@@ -188,19 +188,19 @@ def _compute(gpus: Gpus) -> Iterator[Finding]:
             "nothing",
             "nodedoctor driver.mode",
         )
-        said = values(gpus.source, gpu, "compute_mode")
+        evidence = values(gpus.source, gpu, "compute_mode")
         if gpu.compute_mode == "prohibited":
             summary = "compute mode is prohibited: no CUDA program can use this GPU"
-            yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+            yield Finding.fail(summary, subject=gpu.subject, evidence=evidence, fix=fix)
         else:
             summary = f"compute mode is {gpu.compute_mode}: a second process cannot use the GPU"
             # MPS wants it so: https://docs.nvidia.com/deploy/mps/
             shared = any(process.kind == "mps" for process in gpu.processes or ())
             judge = Finding.info if shared else Finding.warn
-            yield judge(summary, subject=gpu.subject, evidence=said, fix=fix)
+            yield judge(summary, subject=gpu.subject, evidence=evidence, fix=fix)
 
 
-def _special(gpus: Gpus) -> Iterator[Finding]:
+def _note_special(gpus: Gpus) -> Iterator[Finding]:
     """Modes that are somebody's choice, and change what to expect."""
     if gpus.encrypted:
         yield Finding.info("confidential computing is on: copies to the GPU are encrypted and slower")
@@ -233,8 +233,8 @@ def _no_gpus(gpus: Gpus) -> Finding:
     return Finding.skip("the driver reports no GPU")
 
 
-def _untold(what: str, errors: list[str | None]) -> Finding:
-    """Not known for any GPU: because nobody can know it, or because reading it failed."""
+def _judge_unread(what: str, errors: list[str | None]) -> Finding:
+    """Not known for any GPU: because it is not supported, or because reading it failed."""
     failed = [error for error in errors if error and error not in _UNSUPPORTED]
     if failed:
         reason: Reason = "denied" if failed[0] == "NO_PERMISSION" else "not-visible-here"
@@ -242,7 +242,7 @@ def _untold(what: str, errors: list[str | None]) -> Finding:
     return Finding.skip(f"this driver or source does not report {what}")
 
 
-def _which(some: list[Gpu], of: list[Gpu]) -> str:
-    if len(some) == len(of):
-        return all_of(of)
-    return f"{numbered('GPU', (gpu.index for gpu in some))} ({len(some)} of {len(of)})"
+def _which_gpus(some: list[Gpu], all_gpus: list[Gpu]) -> str:
+    if len(some) == len(all_gpus):
+        return all_of(all_gpus)
+    return f"{numbered('GPU', (gpu.index for gpu in some))} ({len(some)} of {len(all_gpus)})"

@@ -82,32 +82,32 @@ def module_userspace(
     """
     fix = RECREATE if container and container.inside else RELOAD
     module = (driver.version if driver else None) or ""
-    found = _versions(driver, gpus)
-    wrong = {name: versions for name, versions in found.items() if module not in versions}
+    libraries = _library_versions(driver, gpus)
+    wrong = {name: versions for name, versions in libraries.items() if module not in versions}
     failed = gpus.init_error if gpus else None
     if failed and failed.name == MISMATCH:
-        said = [init_evidence(gpus.source, failed)] if gpus else []
-        yield _mismatch(module, wrong, driver, packages, said, fix)
+        evidence = [init_evidence(gpus.source, failed)] if gpus else []
+        yield _judge_mismatch(module, wrong, driver, packages, evidence, fix)
     elif driver and driver.platform == "wsl2":
         yield Finding.skip("WSL2: the driver is Windows', there is no kernel module to compare")
     elif driver is None or not module:
         yield _no_module(driver, inventory)
-    elif not found:
+    elif not libraries:
         summary = f"module {module}; no driver library with a version in its name is visible"
         yield Finding.unknown("not-visible-here", summary)
     elif wrong:
-        yield _mismatch(module, wrong, driver, packages, [], fix)
+        yield _judge_mismatch(module, wrong, driver, packages, [], fix)
     else:
-        yield from _agreed(module, driver, packages)
+        yield from _judge_agreement(module, driver, packages)
 
 
-def _versions(driver: Driver | None, gpus: Gpus | None) -> dict[str, tuple[str, ...]]:
+def _library_versions(driver: Driver | None, gpus: Gpus | None) -> dict[str, tuple[str, ...]]:
     """The versions of every library: those on disk, else what NVML itself says (`13.580.95.05`)."""
-    found = {name: versions for name in LIBRARIES if driver and (versions := driver.versions(name))}
-    told = gpus.nvml_version if gpus else None
-    if told and not found:
-        found["NVML"] = (told.partition(".")[2] if told.count(".") > 2 else told,)
-    return found
+    libraries = {name: versions for name in LIBRARIES if driver and (versions := driver.versions(name))}
+    text = gpus.nvml_version if gpus else None
+    if text and not libraries:
+        libraries["NVML"] = (text.partition(".")[2] if text.count(".") > 2 else text,)
+    return libraries
 
 
 def _no_module(driver: Driver | None, inventory: Inventory | None) -> Finding:
@@ -121,44 +121,44 @@ def _no_module(driver: Driver | None, inventory: Inventory | None) -> Finding:
     return Finding.skip("no NVIDIA kernel module is loaded")
 
 
-def _mismatch(
+def _judge_mismatch(
     module: str,
     wrong: dict[str, tuple[str, ...]],
     driver: Driver | None,
     packages: DriverPackages | None,
-    said: list[Evidence],
+    evidence: list[Evidence],
     fix: Fix,
 ) -> Finding:
     """Everything that shows which versions meet here, and how they came to differ."""
     if driver:
-        said += [module_version()] if driver.version_text else []
-        said += [library.said for library in driver.libraries if library.name in wrong]
-        said += [UPGRADES_ON] if driver.unattended_upgrades else []
-    said += [package.said for package in _unlike(packages, module)]
-    each = comma_list(f"{name} {' '.join(versions)}" for name, versions in wrong.items())
+        evidence += [module_version()] if driver.version_text else []
+        evidence += [library.said for library in driver.libraries if library.name in wrong]
+        evidence += [UPGRADES_ON] if driver.unattended_upgrades else []
+    evidence += [package.said for package in _unlike_packages(packages, module)]
+    by_library = comma_list(f"{name} {' '.join(versions)}" for name, versions in wrong.items())
     summary = "the loaded kernel module and the driver libraries have different versions"
     others = sorted({version for versions in wrong.values() for version in versions})
     if module and others:
         loaded = f"kernel module {module} is loaded, the libraries are"
         all_of_them = f"{loaded} {comma_list(others)}"
-        summary = all_of_them if len(others) == 1 else fitting(f"{loaded} {each}", all_of_them)
+        summary = all_of_them if len(others) == 1 else fitting(f"{loaded} {by_library}", all_of_them)
     lead = f"driver mismatch: kernel module {module}, libraries {', '.join(others)}"
-    finding = Finding.fail(summary, evidence=said, fix=fix)
+    finding = Finding.fail(summary, evidence=evidence, fix=fix)
     return finding.led_by(lead) if module and others else finding
 
 
-def _agreed(module: str, driver: Driver, packages: DriverPackages | None) -> Iterator[Finding]:
+def _judge_agreement(module: str, driver: Driver, packages: DriverPackages | None) -> Iterator[Finding]:
     """One version that counts; other copies, half-done upgrades and unheld packages are worth a note."""
     others = {v for name in LIBRARIES for v in driver.versions(name)} - {module}
     if others:
         copies = [library.said for library in driver.libraries if library.version in others]
         summary = f"{module} in use; another folder holds {comma_list(sorted(others))}"
         yield Finding.info(summary, evidence=copies)
-    elif unlike := _unlike(packages, module):
-        other = f"{unlike[0].name} {unlike[0].version}"
-        summary = f"module and libraries {module}; after a reboot it may be {other}"
-        said = [package.said for package in unlike]
-        yield Finding.info(summary, evidence=said, fix=_HOLD)
+    elif unlike := _unlike_packages(packages, module):
+        installed = f"{unlike[0].name} {unlike[0].version}"
+        summary = f"module and libraries {module}; after a reboot it may be {installed}"
+        evidence = [package.said for package in unlike]
+        yield Finding.info(summary, evidence=evidence, fix=_HOLD)
     elif driver.unattended_upgrades and packages and any(not package.held for package in packages.packages):
         summary = f"module and libraries {module}; unattended upgrades may replace them during a job"
         yield Finding.info(summary, fix=_HOLD)
@@ -166,10 +166,10 @@ def _agreed(module: str, driver: Driver, packages: DriverPackages | None) -> Ite
         yield Finding.ok(f"module and libraries {module}")
 
 
-def _unlike(packages: DriverPackages | None, module: str) -> list[DriverPackage]:
+def _unlike_packages(packages: DriverPackages | None, module: str) -> list[DriverPackage]:
     """Installed driver packages of another version than the loaded module."""
-    found: tuple[DriverPackage, ...] = packages.packages if packages else ()
-    return [package for package in found if module and package.driver not in (None, module)]
+    all_packages: tuple[DriverPackage, ...] = packages.packages if packages else ()
+    return [package for package in all_packages if module and package.driver not in (None, module)]
 
 
 @check("driver.modules", "NVIDIA kernel modules", tags={"fast"})
@@ -186,9 +186,9 @@ def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Ite
     gpus = [gpu for gpu in pci.gpus if gpu.driver != "vfio-pci"] if pci else []
     rivals = [gpu for gpu in gpus if gpu.driver in (*RIVALS, "NovaCore")]
     for gpu in rivals:
-        said = device_evidence(gpu, "vendor", "device", "driver")
+        evidence = device_evidence(gpu, "vendor", "device", "driver")
         summary = f"GPU {gpu.address} is bound to {gpu.driver}, not to nvidia"
-        finding = Finding.fail(summary, subject=f"pci:{gpu.address}", evidence=said, fix=_RIVAL)
+        finding = Finding.fail(summary, subject=f"pci:{gpu.address}", evidence=evidence, fix=_RIVAL)
         yield finding.matters_as("NVIDIA's driver cannot bind a GPU that another driver holds.")
     if rivals:
         return
@@ -201,7 +201,7 @@ def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Ite
     elif not driver.loaded:
         yield _not_loaded(len(gpus), pci)
     else:
-        yield from _loaded(driver)
+        yield from _judge_loaded(driver)
 
 
 def _not_loaded(gpus: int, pci: Pci | None) -> Finding:
@@ -210,28 +210,28 @@ def _not_loaded(gpus: int, pci: Pci | None) -> Finding:
     if not gpus:
         return Finding.skip("no GPU assigned here, no NVIDIA module loaded")
     summary = f"module nvidia not loaded, {count_with_noun(gpus, 'GPU')} on the PCI bus"
-    said = [
+    evidence = [
         reading("driver-files", 'files["/proc/driver/nvidia/version"]?'),
         reading("driver-files", 'files["/sys/module/nvidia/version"]?'),
     ]
-    return Finding.fail(summary, evidence=said, fix=NO_DRIVER).matters_as(
+    return Finding.fail(summary, evidence=evidence, fix=NO_DRIVER).matters_as(
         "Without it no CUDA program starts."
     )
 
 
-def _loaded(driver: Driver) -> Iterator[Finding]:
-    known = driver.modules or {}
-    halfway = {name: state for name, state in known.items() if state != "Live"}
+def _judge_loaded(driver: Driver) -> Iterator[Finding]:
+    states = driver.modules or {}
+    halfway = {name: state for name, state in states.items() if state != "Live"}
     for name, state in halfway.items():
-        said = [module_line(name)]
+        evidence = [module_line(name)]
         yield Finding.warn(
-            f"module {name} is in state {state.lower()}, expected live", evidence=said, fix=NO_DRIVER
+            f"module {name} is in state {state.lower()}, expected live", evidence=evidence, fix=NO_DRIVER
         )
-    if "nvidia_uvm" not in known:
+    if "nvidia_uvm" not in states:
         yield Finding.warn("module nvidia_uvm not loaded (CUDA needs it)", fix=_UVM)
     elif not halfway:
         kind = f" ({driver.kind})" if driver.kind else ""
-        yield Finding.ok(f"{', '.join(name for name in known)} loaded{kind}")
+        yield Finding.ok(f"{', '.join(name for name in states)} loaded{kind}")
 
 
 @check("driver.branch", "Driver branch support", tags={"fast"}, without=(Driver, Gpus))
@@ -256,11 +256,11 @@ def branch(driver: Driver | None, gpus: Gpus | None, expect: Expect, moment: Mom
     elif row is None:
         yield Finding.info(f"{text}: not in this version's list of NVIDIA data-centre branches")
     elif row.past(moment.started.strftime("%Y-%m")):
-        ended = f"since {row.ends}" if row.ends else "by NVIDIA's list"
+        since = f"since {row.ends}" if row.ends else "by NVIDIA's list"
         fix = Fix(
             "Plan the upgrade to a supported branch; nothing is broken.", docs=row.source, action="none"
         )
-        yield Finding.info(f"{text}: branch R{row.branch} is past its end of life {ended}", fix=fix)
+        yield Finding.info(f"{text}: branch R{row.branch} is past its end of life {since}", fix=fix)
     else:
         until = f" until {row.ends}" if row.ends else ""
         yield Finding.ok(f"{text}: branch R{row.branch} is supported{until}")

@@ -57,56 +57,58 @@ def processes(
     host = container is not None and not container.inside
     # Under WSL2 the desktop of Windows uses the same GPU, and its processes are not listed.
     alone = host and inventory.platform != "wsl2"
-    findings = [*_unowned(gpus, processes)] if alone and gpus else []
+    findings = [*_judge_unowned(gpus, processes)] if alone and gpus else []
     if processes is None:
         summary = "process states are not visible"
         findings.append(Finding.unknown("not-visible-here", summary))
     else:
-        findings += [*_blocked(processes, moment), *_leftovers(processes, gpus, host)]
+        findings += [*_judge_blocked(processes, moment), *_find_leftovers(processes, gpus, host)]
     yield from findings
     if not findings:
-        yield Finding.ok(_summary(processes, gpus))
+        yield Finding.ok(_process_summary(processes, gpus))
 
 
-def _summary(processes: Processes | None, gpus: Gpus | None) -> str:
-    listed = {p.pid for gpu in (gpus.gpus if gpus else ()) for p in gpu.processes or ()}
-    holders = listed | {process.pid for process in (processes.holding_gpus if processes else ())}
+def _process_summary(processes: Processes | None, gpus: Gpus | None) -> str:
+    pids = {p.pid for gpu in (gpus.gpus if gpus else ()) for p in gpu.processes or ()}
+    holders = pids | {process.pid for process in (processes.holding_gpus if processes else ())}
     return f"{count_with_noun(len(holders), 'process')} with a GPU open, none stuck or left over"
 
 
-def _blocked(processes: Processes, moment: Moment) -> Iterator[Finding]:
+def _judge_blocked(processes: Processes, moment: Moment) -> Iterator[Finding]:
     """Processes in uninterruptible sleep; threads of the kernel itself are left out."""
     for process in processes.all:
         if not process.blocked or process.ppid == 2:
             continue
         channel = process.wchan or ""
-        said = process.said("state", *(["wchan"] if channel else []))
+        evidence = process.said("state", *(["wchan"] if channel else []))
         subject = f"pid:{process.pid}"
         if IN_DRIVER.match(channel):
             summary = f"{process.label} hangs in the driver ({channel})"
-            judge = Finding.info if _starting(process, moment) else Finding.fail
-            yield judge(summary, subject=subject, evidence=said, fix=HUNG).explained_by("driver.answers@node")
+            judge = Finding.info if _is_starting(process, moment) else Finding.fail
+            yield judge(summary, subject=subject, evidence=evidence, fix=HUNG).explained_by(
+                "driver.answers@node"
+            )
         elif process.nvidia and channel in ("", "0"):
             fix = Fix("Run nodedoctor as root to see the wait channel.", action="none")
             summary = f"{process.label} is in uninterruptible sleep, wait channel not visible"
-            yield Finding.unknown("denied", summary, subject=subject, evidence=said, fix=fix)
+            yield Finding.unknown("denied", summary, subject=subject, evidence=evidence, fix=fix)
 
 
-def _starting(process: Process, moment: Moment) -> bool:
+def _is_starting(process: Process, moment: Moment) -> bool:
     age = moment.started.timestamp() - (process.started or 0.0)
     return process.started is not None and 0 <= age < STARTING_SECONDS
 
 
-def _leftovers(processes: Processes, gpus: Gpus | None, host: bool) -> Iterator[Finding]:
+def _find_leftovers(processes: Processes, gpus: Gpus | None, host: bool) -> Iterator[Finding]:
     """Processes that hold a GPU and belong to no running job any more. Parents are only known on the host."""
-    users = _users(gpus)
+    users = _gpu_users(gpus)
     for process in processes.all:
-        held = users.get(process.pid, [])
-        why = _left_behind(process, processes, bool(held or process.nvidia), host)
-        if process.state == "zombie" and held:
+        quotes = users.get(process.pid, [])
+        why = _left_behind(process, processes, bool(quotes or process.nvidia), host)
+        if process.state == "zombie" and quotes:
             why = "has exited and still holds GPU memory"
         if why:
-            said = [*process.said("ppid", "state"), *held]
+            evidence = [*process.said("ppid", "state"), *quotes]
             steps = (
                 look("ps -fp {}", process.pid),
                 last_resort(
@@ -118,10 +120,10 @@ def _leftovers(processes: Processes, gpus: Gpus | None, host: bool) -> Iterator[
             )
             fix = Fix(_END, steps, "restart-job", f"process {process.pid}", "nodedoctor driver.processes")
             summary = f"{process.label} {why}"
-            yield Finding.warn(summary, subject=f"pid:{process.pid}", evidence=said, fix=fix)
+            yield Finding.warn(summary, subject=f"pid:{process.pid}", evidence=evidence, fix=fix)
 
 
-def _users(gpus: Gpus | None) -> dict[int, list[Evidence]]:
+def _gpu_users(gpus: Gpus | None) -> dict[int, list[Evidence]]:
     """What the driver says of each process that uses a GPU."""
     users: dict[int, list[Evidence]] = {}
     for gpu in gpus.gpus if gpus else ():
@@ -136,31 +138,33 @@ def _left_behind(process: Process, processes: Processes, holding: bool, host: bo
         return None
     if process.role in _LAUNCHED or process.program.startswith("VLLM::"):
         return "still holds a GPU; its launcher has exited"
-    steps = [other for other in processes.all if other.program.startswith("slurmstepd")]
+    steps = [peer for peer in processes.all if peer.program.startswith("slurmstepd")]
     if process.job and all(step.job and step.job != process.job for step in steps):
         return f"still holds a GPU; its Slurm job {process.job} no longer runs here"
     return None
 
 
-def _unowned(gpus: Gpus, processes: Processes | None) -> Iterator[Finding]:
+def _judge_unowned(gpus: Gpus, processes: Processes | None) -> Iterator[Finding]:
     """Memory in use on the host without a process that uses it, or with one that does not exist."""
     alive = {process.pid for process in processes.all} if processes else set()
     complete = processes is not None and 1 in alive and not processes.left_out  # not so with hidepid=2
     for gpu in gpus.gpus:
         if gpu.virtualization_mode in _FOR_GUESTS:
             continue  # virtual machines use its memory, and a reset would end them
-        gone = [p for p in gpu.processes or () if complete and p.used_mib and p.pid not in alive]
+        dead = [p for p in gpu.processes or () if complete and p.used_mib and p.pid not in alive]
         used = gpu.memory_used_mib or 0
-        if gone:
-            told = ", ".join(f"pid {process.pid} ({process.used_mib} MiB)" for process in gone)
-            yield _unexplained(gpu, f"GPU memory held by processes that no longer exist: {told}", gpus)
-        elif gpu.processes == () and used > IDLE_MIB and not gpu.mig_mode and not _coherent(gpu):
-            yield _unexplained(gpu, f"{used} MiB in use, but no process uses this GPU", gpus)
+        if dead:
+            text = ", ".join(f"pid {process.pid} ({process.used_mib} MiB)" for process in dead)
+            yield _unexplained_memory(gpu, f"GPU memory held by processes that no longer exist: {text}", gpus)
+        elif gpu.processes == () and used > IDLE_MIB and not gpu.mig_mode and not _is_coherent(gpu):
+            yield _unexplained_memory(gpu, f"{used} MiB in use, but no process uses this GPU", gpus)
 
 
-def _unexplained(gpu: Gpu, summary: str, gpus: Gpus) -> Finding:
-    said = values(gpus.source, gpu, "memory_used_mib")
-    said += [one for process in gpu.processes or () for one in process_said(gpus.source, gpu, process)]
+def _unexplained_memory(gpu: Gpu, summary: str, gpus: Gpus) -> Finding:
+    evidence = values(gpus.source, gpu, "memory_used_mib")
+    evidence += [
+        quote for process in gpu.processes or () for quote in process_said(gpus.source, gpu, process)
+    ]
     fix = Fix(
         "Check again after a minute. If the memory is still in use, find the process that has the device "
         "open, or reset the GPU when it is idle.",
@@ -169,9 +173,9 @@ def _unexplained(gpu: Gpu, summary: str, gpus: Gpus) -> Finding:
         "processes on this GPU",
         "nodedoctor driver.processes",
     )
-    return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+    return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)
 
 
-def _coherent(gpu: Gpu) -> bool:
+def _is_coherent(gpu: Gpu) -> bool:
     """On Grace the GPU's memory is the system's too: the kernel may keep anything there."""
     return gpu.addressing_mode == "ats" or gpu.gpu_numa_node is not None

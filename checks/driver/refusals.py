@@ -31,42 +31,42 @@ class Refusal:
 
 def refusals(gpus: Gpus) -> list[Refusal]:
     """All of them; a GPU that is lost has its own finding, which explains every other error of it."""
-    lost = {gone.index for gone in gpus.lost}
+    absent = {gpu.index for gpu in gpus.lost}
     errors = [*gpus.call_errors, *_of_texts(gpus)]
     calls: dict[tuple[str, int | None, tuple[int, int] | None], dict[str, None]] = {}
-    for one in errors:
-        if one.peer is None and not (one.index is not None and one.index in lost):
-            where = "" if one.link is None else f" of link {one.link}"
-            calls.setdefault((one.error, one.index, None), {})[f"{one.call}{where}"] = None
-    for error in dict.fromkeys(one.error for one in errors if one.peer is not None):
-        for key, name in _between(gpus, error, lost):
+    for err in errors:
+        if err.peer is None and not (err.index is not None and err.index in absent):
+            where = "" if err.link is None else f" of link {err.link}"
+            calls.setdefault((err.error, err.index, None), {})[f"{err.call}{where}"] = None
+    for error in dict.fromkeys(err.error for err in errors if err.peer is not None):
+        for key, name in _pair_places(gpus, error, absent):
             calls.setdefault(key, {})[name] = None
     return [Refusal(error, tuple(names), index, pair) for (error, index, pair), names in calls.items()]
 
 
 def _of_texts(gpus: Gpus) -> Iterator[CallError]:
-    """What stands in the place of a value and is of no call we know, as in what `nvidia-smi` prints."""
-    known = {(one.index, one.error) for one in gpus.call_errors}
+    """Errors in the place of a value, of no call we know, as in what `nvidia-smi` prints."""
+    pairs = {(err.index, err.error) for err in gpus.call_errors}
     for gpu in gpus.gpus:
         for field, error in gpu.errors.items():
-            told = (gpu.index, error) in known or error in (*HARMLESS, "UNKNOWN", "UNPARSABLE")
-            if not told and nvml_error(error).of_value in ("fail", "warn"):
+            is_covered = (gpu.index, error) in pairs or error in (*HARMLESS, "UNKNOWN", "UNPARSABLE")
+            if not is_covered and nvml_error(error).of_value in ("fail", "warn"):
                 yield CallError(gpu.index, field, error)
 
 
 _Place = tuple[tuple[str, "int | None", "tuple[int, int] | None"], str]
 
 
-def _between(gpus: Gpus, error: str, lost: set[int | None]) -> Iterator[_Place]:
+def _pair_places(gpus: Gpus, error: str, absent: set[int | None]) -> Iterator[_Place]:
     """Errors about pairs belong to the GPU that all the bad pairs have in common."""
-    met = [one for one in gpus.call_errors if one.error == error and one.peer is not None]
-    ends = [(one, (one.index, one.peer)) for one in met if one.index is not None and one.peer is not None]
-    bad = {(a, b): one.call for one, (a, b) in ends if a not in lost and b not in lost}
+    met = [err for err in gpus.call_errors if err.error == error and err.peer is not None]
+    ends = [(err, (err.index, err.peer)) for err in met if err.index is not None and err.peer is not None]
+    bad = {(a, b): err.call for err, (a, b) in ends if a not in absent and b not in absent}
     indexes = [gpu.index for gpu in gpus.gpus]
-    found = culprits(bad, {(a, b) for a in indexes for b in indexes if a != b})
+    common = culprits(bad, {(a, b) for a in indexes for b in indexes if a != b})
     for (a, b), call in bad.items():
-        guilty = [index for index in found.gpus if index in (a, b)]
-        if found.everything:
+        guilty = [index for index in common.gpus if index in (a, b)]
+        if common.everything:
             yield (error, None, None), call
         elif guilty:
             yield (error, guilty[0], None), call

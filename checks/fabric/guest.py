@@ -66,18 +66,18 @@ def guest(
         yield Finding.ok(summary, evidence=[unit.said])
     else:
         state = unit.state if unit else "is not installed"
-        said = [unit.said] if unit else []
+        evidence = [unit.said] if unit else []
         summary = (
             f"{count_with_noun(board.nvswitches, 'NVSwitch')} on this virtual machine's bus, but "
             f"{_UNIT} {state}"
         )
         if works := proof_of_fabric(gpus, links, access):
-            yield Finding.info(f"{summary}; {works}", evidence=said)
+            yield Finding.info(f"{summary}; {works}", evidence=evidence)
         else:
-            yield Finding.warn(summary, evidence=said, fix=_start(unit is None))
+            yield Finding.warn(summary, evidence=evidence, fix=_start_service(unit is None))
 
 
-def _start(absent: bool) -> Fix:
+def _start_service(absent: bool) -> Fix:
     text = (
         "Install the fabric manager in exactly the driver's version, then start it."
         if absent

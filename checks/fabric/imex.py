@@ -63,7 +63,7 @@ def imex(
     if platform is None or not platform.imex:
         yield Finding.skip("no multi-node NVLink here")
         return
-    findings = list(_versions(packages, driver))
+    findings = list(_judge_versions(packages, driver))
     unit = services.get(_UNIT) if services else None
     if services is None or not services.reported(_UNIT):
         findings.append(Finding.unknown("not-visible-here", "services not visible from here"))
@@ -72,14 +72,14 @@ def imex(
             Finding.info("nvidia-imex not installed here: jobs across trays need it in another place")
         )
     elif unit.active == "failed" or unit.sub == "auto-restart":
-        said = [unit.said]
+        evidence = [unit.said]
         findings.append(
-            Finding.warn("nvidia-imex failed", subject="service:nvidia-imex", evidence=said, fix=_FIX)
+            Finding.warn("nvidia-imex failed", subject="service:nvidia-imex", evidence=evidence, fix=_FIX)
         )
     elif not unit.running:
-        said = [unit.said]
+        evidence = [unit.said]
         findings.append(
-            Finding.info(f"nvidia-imex is {unit.active}; it may start with each job", evidence=said)
+            Finding.info(f"nvidia-imex is {unit.active}; it may start with each job", evidence=evidence)
         )
     else:
         findings.append(Finding.ok("nvidia-imex is running", evidence=[unit.said]))
@@ -95,13 +95,13 @@ def imex(
     yield from findings
 
 
-def _versions(packages: DriverPackages | None, driver: Driver | None) -> Iterator[Finding]:
+def _judge_versions(packages: DriverPackages | None, driver: Driver | None) -> Iterator[Finding]:
     """IMEX of another version than the loaded driver (IMEX guide: they must be equal)."""
     loaded = driver.version if driver else None
     for package in packages.packages if packages else ():
         if package.name.startswith(_UNIT) and package.driver and loaded and package.driver != loaded:
             if packages is not None and packages.drivers() == (package.driver,):
                 continue  # both were upgraded and wait for a reboot: driver.module-userspace tells it
-            said = [package.said, module_version()]
+            evidence = [package.said, module_version()]
             summary = f"{package.name} {package.driver}, driver {loaded}"
-            yield Finding.warn(summary, subject="package:nvidia-imex", evidence=said, fix=_FIX)
+            yield Finding.warn(summary, subject="package:nvidia-imex", evidence=evidence, fix=_FIX)

@@ -43,23 +43,23 @@ def imex_domain(domain: ImexDomain) -> Iterator[Finding]:
     """
     behind = [node for node in domain.nodes if node.status != "READY"]
     versions = {node.version for node in domain.nodes if node.version and node.version[0].isdigit()}
-    told = [f"{count_with_noun(len(behind), 'tray')} not ready"] if behind else []
-    told += [f"versions {comma_list(sorted(versions))}"] if len(versions) > 1 else []
-    told += [meaning for mark, meaning in _MARKS.items() if mark in domain.marks]
+    troubles = [f"{count_with_noun(len(behind), 'tray')} not ready"] if behind else []
+    troubles += [f"versions {comma_list(sorted(versions))}"] if len(versions) > 1 else []
+    troubles += [meaning for mark, meaning in _MARKS.items() if mark in domain.marks]
     state = f"domain {domain.state}" if domain.state else "domain state unknown"
-    said = [node.said for node in behind[:4]]
+    evidence = [node.said for node in behind[:4]]
     if domain.state:
-        said.append(quoted_like(NAME, r"^[ \t]*Domain State:.*"))
-    if told or domain.state not in ("UP", None):
-        summary = f"{state}: {'; '.join(told)}" if told else state
-        yield Finding.warn(summary, evidence=said, fix=_fix(behind[0].host if behind else ""))
+        evidence.append(quoted_like(NAME, r"^[ \t]*Domain State:.*"))
+    if troubles or domain.state not in ("UP", None):
+        summary = f"{state}: {'; '.join(troubles)}" if troubles else state
+        yield Finding.warn(summary, evidence=evidence, fix=_imex_fix(behind[0].host if behind else ""))
     elif domain.state is None:
         yield Finding.unknown("unparsable", f"{count_with_noun(len(domain.nodes), 'tray')} READY, {state}")
     else:
-        yield Finding.ok(f"{state}, {count_with_noun(len(domain.nodes), 'tray')} READY", evidence=said)
+        yield Finding.ok(f"{state}, {count_with_noun(len(domain.nodes), 'tray')} READY", evidence=evidence)
 
 
-def _fix(host: str) -> Fix:
+def _imex_fix(host: str) -> Fix:
     where = f" Begin with {host}." if host else ""
     return Fix(
         "Compare the version of IMEX and /etc/nvidia-imex/nodes_config.cfg on all trays, then restart IMEX "

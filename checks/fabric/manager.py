@@ -84,16 +84,16 @@ def manager(
     """
     needed = board.fabric if board else None
     unit = services.get(_UNIT) if services else None
-    well = proof_of_fabric(gpus, links, access)
+    works = proof_of_fabric(gpus, links, access)
     running = next(iter(processes.of("fabricmanager")), None) if processes else None
     blind = board is None or board.virtual is None or board.nvswitches is None
     if board and needed is False:
         yield from _not_needed(board, unit)
-    elif board is None and unit and unit.active == "failed" and not well:
+    elif board is None and unit and unit.active == "failed" and not works:
         yield Finding.warn(
             f"{_UNIT} has failed; boards with NVSwitches need it", evidence=[unit.said], fix=START
         )
-    elif needed is None and blind and services and not (unit and unit.running) and not well:
+    elif needed is None and blind and services and not (unit and unit.running) and not works:
         summary = "not running; unknown whether this host must run it"
         yield Finding.unknown("not-visible-here", summary)
     elif board is None:
@@ -103,11 +103,11 @@ def manager(
     elif needed is None:
         yield Finding.skip("unknown whether it must run here; fabric.state shows whether the fabric works")
     elif running and not (unit and unit.running):
-        said = running.said("program")
-        yield Finding.ok(f"running outside systemd ({board.platform} needs it)", evidence=said)
+        evidence = running.said("program")
+        yield Finding.ok(f"running outside systemd ({board.platform} needs it)", evidence=evidence)
     elif services is None or not services.reported(_UNIT):
-        if well:
-            yield Finding.info(f"service not visible from here; {well}")
+        if works:
+            yield Finding.info(f"service not visible from here; {works}")
         else:
             inside = " inside the container" if container and container.inside else ""
             fix = Fix(
@@ -118,8 +118,8 @@ def manager(
             yield Finding.unknown("not-visible-here", f"services not visible{inside}", fix=fix)
     elif unit is None:
         summary = f"{board.platform} needs the fabric manager, {_UNIT} is not installed"
-        if well:
-            yield Finding.info(f"{summary}; {well}")
+        if works:
+            yield Finding.info(f"{summary}; {works}")
         elif processes is None or processes.left_out or processes.unread:
             summary += "; not visible whether it runs in a driver container"
             yield Finding.unknown("not-visible-here", summary, fix=START)
@@ -142,8 +142,8 @@ def proof_of_fabric(gpus: Gpus | None, links: NvLinks | None, access: PeerAccess
         return "all GPUs are registered with the fabric"
     if any(gpu.fabric_state not in (None, "not-supported") and not registered(gpu) for gpu in shown):
         return ""
-    listed = [gpu.links for gpu in links.gpus] if links else []
-    up = bool(listed) and all(rows and all(link.active for link in rows) for rows in listed)
+    links_per_gpu = [gpu.links for gpu in links.gpus] if links else []
+    up = bool(links_per_gpu) and all(rows and all(link.active for link in rows) for rows in links_per_gpu)
     pairs = [
         status for kind in ("read", "nvlink") for status in (access.told(kind) if access else {}).values()
     ]
@@ -154,8 +154,8 @@ def proof_of_fabric(gpus: Gpus | None, links: NvLinks | None, access: PeerAccess
 
 def _not_needed(board: Board, unit: Service | None) -> Iterator[Finding]:
     if unit and unit.active == "failed":
-        said = [unit.said]
-        yield Finding.info(f"{_UNIT} failed, but this node does not need it", evidence=said)
+        evidence = [unit.said]
+        yield Finding.info(f"{_UNIT} failed, but this node does not need it", evidence=evidence)
         return
     platform = board.known_platform
     elsewhere = platform is not None and platform.fabric_manager == "elsewhere"

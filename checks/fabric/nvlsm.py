@@ -72,9 +72,9 @@ def nvlsm(
     elif board.virtual is None:
         yield Finding.unknown("not-visible-here", "whether this is the host that manages them is not known")
     elif nodes and nodes.management is False:
-        said = [reading("machine", f'errors["{MANAGEMENT}"]')]
+        evidence = [reading("machine", f'errors["{MANAGEMENT}"]')]
         summary = "ib_umad is not loaded: the fabric manager cannot reach the NVSwitches"
-        yield Finding.warn(summary, subject="module:ib_umad", evidence=said, fix=_MODULE)
+        yield Finding.warn(summary, subject="module:ib_umad", evidence=evidence, fix=_MODULE)
     elif gpus is None or not any(gpu.fabric_state for gpu in gpus.gpus):
         yield Finding.unknown("not-visible-here", "whether the GPUs are registered cannot be seen here")
     elif processes is None or processes.left_out or processes.unread:

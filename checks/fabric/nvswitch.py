@@ -41,9 +41,9 @@ def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
     )
     dead = [switch for switch in switches if switch.off_bus]
     for switch in dead:
-        said = device_evidence(switch, "config", "device")
+        evidence = device_evidence(switch, "config", "device")
         summary = f"NVSwitch {switch.address} has fallen off the bus"
-        yield Finding.fail(summary, subject=f"pci:{switch.address}", evidence=said, fix=fix)
+        yield Finding.fail(summary, subject=f"pci:{switch.address}", evidence=evidence, fix=fix)
     if platform is None or not platform.switches_on_host_bus:
         if not dead:
             yield Finding.skip(f"{board.model or 'this node'}: no NVSwitch on the host's bus")
@@ -56,8 +56,8 @@ def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
     elif isinstance(missing := pci.missing(len(switches), platform.nvswitches), Unseen):
         yield Finding.unseen(missing)
     elif missing:
-        said = [one for switch in switches for one in device_evidence(switch, "device")]
+        evidence = [quote for switch in switches for quote in device_evidence(switch, "device")]
         summary = f"{len(switches)} of {platform.nvswitches} NVSwitches on the bus of a {platform.name}"
-        yield Finding.fail(summary, evidence=said, fix=fix)
+        yield Finding.fail(summary, evidence=evidence, fix=fix)
     elif not dead:
         yield Finding.ok(f"{count_with_noun(len(switches), 'NVSwitch')}, as on every {platform.name}")

@@ -62,15 +62,15 @@ def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    told = [gpu for gpu in gpus.gpus if gpu.fabric_state not in (None, *_idle_states(board))]
+    fabric_gpus = [gpu for gpu in gpus.gpus if gpu.fabric_state not in (None, *_idle_states(board))]
     young = bool(machine and (machine.uptime_seconds or SETTLED_SECONDS) < SETTLED_SECONDS)
-    findings = [finding for gpu in told for finding in _fabric(gpu, gpus.source, young)]
-    findings += _strangers(told, gpus, board)
+    findings = [finding for gpu in fabric_gpus for finding in _judge_fabric(gpu, gpus.source, young)]
+    findings += _find_strangers(fabric_gpus, gpus, board)
     yield from findings
-    if not told:
+    if not fabric_gpus:
         yield _without_fabric(gpus, board)
     elif not findings:
-        yield Finding.ok(f"{all_of(told)} registered")
+        yield Finding.ok(f"{all_of(fabric_gpus)} registered")
 
 
 def _idle_states(board: Board | None) -> tuple[str, ...]:
@@ -88,8 +88,8 @@ def _without_fabric(gpus: Gpus, board: Board | None) -> Finding:
     return Finding.skip("these GPUs have no NVLink fabric")
 
 
-def _fabric(gpu: Gpu, source: str, young: bool) -> Iterator[Finding]:
-    said = [*values(source, gpu, "fabric_state", "fabric_status"), *identity_evidence(source, gpu)]
+def _judge_fabric(gpu: Gpu, source: str, young: bool) -> Iterator[Finding]:
+    evidence = [*values(source, gpu, "fabric_state", "fabric_status"), *identity_evidence(source, gpu)]
     fix = look_at(
         gpu,
         f"{START.text} Check the kernel log for SXid and Xid, then reset all GPUs or reboot.",
@@ -103,16 +103,16 @@ def _fabric(gpu: Gpu, source: str, young: bool) -> Iterator[Finding]:
         judge = Finding.warn if young and gpu.fabric_state == "in-progress" else Finding.fail
         since = " shortly after boot" if young else ""
         summary = f"fabric registration {(gpu.fabric_state or '').replace('-', ' ')}{since}"
-        yield judge(summary, subject=gpu.subject, evidence=said, fix=fix)
+        yield judge(summary, subject=gpu.subject, evidence=evidence, fix=fix)
     elif gpu.fabric_status not in (None, "SUCCESS"):
         words = gpu.fabric_status.replace("_", " ").lower()
         summary = f"fabric registration failed: {words}"
-        yield Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+        yield Finding.fail(summary, subject=gpu.subject, evidence=evidence, fix=fix)
     else:
-        yield from _health(gpu, source, fix)
+        yield from _judge_health(gpu, source, fix)
 
 
-def _health(gpu: Gpu, source: str, fix: Fix) -> Iterator[Finding]:
+def _judge_health(gpu: Gpu, source: str, fix: Fix) -> Iterator[Finding]:
     """The parts of the health mask (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK) that say something is wrong."""
     health = gpu.fabric_health or {}
     bad = [name for name, words in _BAD_HEALTH.items() if health.get(name) in words]
@@ -120,26 +120,28 @@ def _health(gpu: Gpu, source: str, fix: Fix) -> Iterator[Finding]:
     if wrong not in ("none", "false", "not supported"):
         bad.append("incorrect_configuration")
     sick = [name for name, words in _SICK_HEALTH.items() if health.get(name) in words]
-    told = [f"{name.replace('_', ' ')}: {health[name]}" for name in bad or sick]
-    if told:
-        said = values(source, gpu, "fabric_health")
+    troubles = [f"{name.replace('_', ' ')}: {health[name]}" for name in bad or sick]
+    if troubles:
+        evidence = values(source, gpu, "fabric_health")
         judge = Finding.fail if bad else Finding.warn
-        yield judge(", ".join(told), subject=gpu.subject, evidence=said, fix=fix)
+        yield judge(", ".join(troubles), subject=gpu.subject, evidence=evidence, fix=fix)
 
 
-def _strangers(told: list[Gpu], gpus: Gpus, board: Board | None) -> list[Finding]:
+def _find_strangers(fabric_gpus: list[Gpu], gpus: Gpus, board: Board | None) -> list[Finding]:
     """On multi-node NVLink all GPUs of a tray belong to one clique of one cluster."""
     platform = board.known_platform if board else None
-    members = {(gpu.fabric_cluster_uuid, gpu.fabric_clique_id) for gpu in told if registered(gpu)}
+    members = {(gpu.fabric_cluster_uuid, gpu.fabric_clique_id) for gpu in fabric_gpus if registered(gpu)}
     if platform is None or not platform.imex or not members:
         return []
-    said = [
-        one for gpu in told for one in values(gpus.source, gpu, "fabric_cluster_uuid", "fabric_clique_id")
+    evidence = [
+        quote
+        for gpu in fabric_gpus
+        for quote in values(gpus.source, gpu, "fabric_cluster_uuid", "fabric_clique_id")
     ]
     if len(members) > 1:
         summary = "the GPUs of this tray are in different NVLink cliques"
-        return [Finding.fail(summary, evidence=said, fix=START)]
+        return [Finding.fail(summary, evidence=evidence, fix=START)]
     if {uuid for uuid, _ in members} == {_ZERO}:
         summary = "no NVLink domain (zero cluster UUID): this tray runs alone"
-        return [Finding.info(summary, evidence=said)]
+        return [Finding.info(summary, evidence=evidence)]
     return []

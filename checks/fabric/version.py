@@ -64,27 +64,27 @@ def version(
         yield Finding.unknown("not-visible-here", f"fabric manager {manager.version}, driver version unknown")
     elif manager.version == driving:
         yield Finding.ok(f"fabric manager and driver {driving}")
-    elif packages and _drivers(packages) == {manager.version}:
+    elif packages and _driver_versions(packages) == {manager.version}:
         summary = (
             f"the driver was upgraded to {manager.version} too, reboot pending (driver.module-userspace)"
         )
         yield Finding.skip(summary)
     else:
-        said = [*manager.said, _driving(driver, gpus)]
+        evidence = [*manager.said, _driver_evidence(driver, gpus)]
         fix = _same_version(driving, packages, machine)
-        yield Finding.fail(f"fabric manager {manager.version}, driver {driving}", evidence=said, fix=fix)
+        yield Finding.fail(f"fabric manager {manager.version}, driver {driving}", evidence=evidence, fix=fix)
 
 
-def _driving(driver: Driver | None, gpus: Gpus | None) -> Evidence:
+def _driver_evidence(driver: Driver | None, gpus: Gpus | None) -> Evidence:
     if driver and driver.version:
         return module_version()
     return reading(gpus.source if gpus else "", "system.values.driver_version", "driver_version")
 
 
-def _drivers(packages: DriverPackages) -> set[str]:
+def _driver_versions(packages: DriverPackages) -> set[str]:
     """Versions of the installed driver itself, less those of the fabric manager's own packages."""
-    listed = [package for package in packages.packages if not package.name.startswith("nvidia-fabric")]
-    return {package.driver for package in listed if package.driver}
+    drivers = [package for package in packages.packages if not package.name.startswith("nvidia-fabric")]
+    return {package.driver for package in drivers if package.driver}
 
 
 def _same_version(driving: str, packages: DriverPackages | None, machine: Machine | None) -> Fix:
@@ -96,8 +96,8 @@ def _same_version(driving: str, packages: DriverPackages | None, machine: Machin
     installed package shows which it is.
     """
     tool = package_tool(machine.distro_id if machine else None)
-    listed = [package.name for package in packages.packages] if packages else []
-    installed = next((name for name in listed if re.fullmatch(_PACKAGE, name)), "")
+    names = [package.name for package in packages.packages] if packages else []
+    installed = next((name for name in names if re.fullmatch(_PACKAGE, name)), "")
     branch = driving.partition(".")[0]
     steps: list[Step] = []
     if tool == "apt":

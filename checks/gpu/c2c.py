@@ -33,22 +33,24 @@ def c2c(grace: GraceGpus) -> Iterator[Finding]:
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    joined = [gpu for gpu in gpus.gpus if gpu.c2c_links]
-    told = [gpu for gpu in joined if gpu.c2c_active is not None]
-    down = [gpu for gpu in told if (gpu.c2c_active or 0) < (gpu.c2c_links or 0)]
+    linked = [gpu for gpu in gpus.gpus if gpu.c2c_links]
+    readable = [gpu for gpu in linked if gpu.c2c_active is not None]
+    down = [gpu for gpu in readable if (gpu.c2c_active or 0) < (gpu.c2c_links or 0)]
     for gpu in down:
         summary = f"{gpu.c2c_active} of {gpu.c2c_links} C2C links to the CPU active"
         text = "Reboot once; if a link stays inactive, request a replacement."
-        said = [*values(gpus.source, gpu, *_FIELDS), *identity_evidence(gpus.source, gpu)]
-        yield Finding.warn(summary, subject=gpu.subject, evidence=said, fix=replace_gpu(gpu, text, "gpu.c2c"))
-    if len(told) < len(joined):
-        yield not_reported("the state of C2C links", joined, "c2c_active")
-    elif joined and not down:
-        said = values(gpus.source, told[0], *_FIELDS)
-        yield Finding.ok(f"C2C links of {all_of(told)} active", evidence=said)
-    elif not joined and any(map(_on_grace, gpus.gpus)):
+        evidence = [*values(gpus.source, gpu, *_FIELDS), *identity_evidence(gpus.source, gpu)]
+        yield Finding.warn(
+            summary, subject=gpu.subject, evidence=evidence, fix=replace_gpu(gpu, text, "gpu.c2c")
+        )
+    if len(readable) < len(linked):
+        yield not_reported("the state of C2C links", linked, "c2c_active")
+    elif linked and not down:
+        evidence = values(gpus.source, readable[0], *_FIELDS)
+        yield Finding.ok(f"C2C links of {all_of(readable)} active", evidence=evidence)
+    elif not linked and any(map(_on_grace, gpus.gpus)):
         yield Finding.unknown("not-visible-here", "C2C links not reported")
-    elif not joined:
+    elif not linked:
         yield Finding.skip("no GPU here is joined to a Grace CPU")
 
 

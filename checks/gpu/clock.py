@@ -42,16 +42,16 @@ def limits(gpus: Gpus) -> Iterator[Finding]:
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    told = [gpu for gpu in gpus.gpus if gpu.clock_app_graphics_mhz or gpu.clock_event_reasons is not None]
-    findings = [finding for gpu in told if (finding := _lowered(gpu, gpus.source))]
+    readable = [gpu for gpu in gpus.gpus if gpu.clock_app_graphics_mhz or gpu.clock_event_reasons is not None]
+    findings = [finding for gpu in readable if (finding := _judge_lowered(gpu, gpus.source))]
     yield from findings
-    if not told:
+    if not readable:
         yield not_reported("application clocks", gpus.gpus, "clock_app_graphics_mhz", "clock_event_reasons")
     elif not findings:
-        yield Finding.ok(f"no lowered clocks on {all_of(told)}")
+        yield Finding.ok(f"no lowered clocks on {all_of(readable)}")
 
 
-def _lowered(gpu: Gpu, source: str) -> Finding | None:
+def _judge_lowered(gpu: Gpu, source: str) -> Finding | None:
     """A finding for clocks below what they could be.
 
     Each way to lower them has its own way back (nvidia-smi(1)): -lgc and -rgc, -lmc and -rmc, -ac and -rac,
@@ -80,44 +80,47 @@ def _lowered(gpu: Gpu, source: str) -> Finding | None:
     )
     for kind, now, usual in clocks:
         if now and usual and now < usual:
-            said = values(source, gpu, f"clock_app_{kind}_mhz", f"clock_default_app_{kind}_mhz")
+            evidence = values(source, gpu, f"clock_app_{kind}_mhz", f"clock_default_app_{kind}_mhz")
             summary = f"{kind} clock set to {now} MHz, default {usual} MHz"
-            return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
-    if _locked(gpu):
-        said = values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz")
+            return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)
+    if _is_locked(gpu):
+        evidence = values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz")
         summary = f"SM clock locked at {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load"
-        return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
-    if held := _board_limit(gpu):
-        said = values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz")
-        summary = f"SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load ({held})"
+        return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)
+    if reason := _board_limit(gpu):
+        evidence = values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz")
+        summary = f"SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load ({reason})"
         look_at_it = look_at(
             gpu, "Check its power draw, power cables and temperature.", "clock.limits", (_SEE_CLOCKS,)
         )
         return Finding.warn(
-            summary, subject=gpu.subject, evidence=[*said, *identity_evidence(source, gpu)], fix=look_at_it
+            summary,
+            subject=gpu.subject,
+            evidence=[*evidence, *identity_evidence(source, gpu)],
+            fix=look_at_it,
         )
     return None
 
 
 def _board_limit(gpu: Gpu) -> str:
     """A limit of the board itself that keeps clocks low under load; near their top it is usual."""
-    if not (_loaded(gpu) and gpu.clock_sm_mhz and gpu.clock_max_sm_mhz):
+    if not (_is_loaded(gpu) and gpu.clock_sm_mhz and gpu.clock_max_sm_mhz):
         return ""
     low = gpu.clock_sm_mhz < OUTLIER * (gpu.clock_default_app_graphics_mhz or gpu.clock_max_sm_mhz)
     reasons = gpu.clock_event_reasons or ()
     return next((word for name, word in _OWN_LIMITS.items() if low and name in reasons), "")
 
 
-def _locked(gpu: Gpu) -> bool:
+def _is_locked(gpu: Gpu) -> bool:
     """Held by a setting and by nothing else."""
-    if not (_loaded(gpu) and gpu.clock_sm_mhz and gpu.clock_max_sm_mhz):
+    if not (_is_loaded(gpu) and gpu.clock_sm_mhz and gpu.clock_max_sm_mhz):
         return False
     usual = gpu.clock_default_app_graphics_mhz or gpu.clock_max_sm_mhz
-    held = gpu.clock_event_reasons == ("applications_clocks_setting",)
-    return held and gpu.clock_sm_mhz < LOCKED * usual
+    by_setting = gpu.clock_event_reasons == ("applications_clocks_setting",)
+    return by_setting and gpu.clock_sm_mhz < LOCKED * usual
 
 
-def _loaded(gpu: Gpu) -> bool:
+def _is_loaded(gpu: Gpu) -> bool:
     return (gpu.gpu_utilization_percent or 0) >= LOADED_PERCENT and (gpu.pstate or 0) <= 2
 
 
@@ -145,31 +148,31 @@ def outlier(gpus: Gpus) -> Iterator[Finding]:
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    told = [gpu for gpu in gpus.gpus if gpu.clock_sm_mhz and gpu.gpu_utilization_percent is not None]
-    loaded = [gpu for gpu in told if _loaded(gpu) and not gpu.mig_mode]
-    judged, slow = [], []
+    readable = [gpu for gpu in gpus.gpus if gpu.clock_sm_mhz and gpu.gpu_utilization_percent is not None]
+    loaded = [gpu for gpu in readable if _is_loaded(gpu) and not gpu.mig_mode]
+    compared, slow = [], []
     for gpu in loaded:
         peers = [peer.clock_sm_mhz for peer in loaded if peer.name == gpu.name and peer.clock_sm_mhz]
         if len(peers) > 2 and gpu.clock_sm_mhz:
-            judged.append(gpu)
+            compared.append(gpu)
             if gpu.clock_sm_mhz < OUTLIER * median(peers):
-                slow.append(_slow(gpu, gpu.clock_sm_mhz, median(peers), gpus.source))
+                slow.append(_slow_clock(gpu, gpu.clock_sm_mhz, median(peers), gpus.source))
     yield from slow
-    if not told:
+    if not readable:
         yield not_reported("clocks and utilisation", gpus.gpus, "clock_sm_mhz", "gpu_utilization_percent")
-    elif not judged:
-        yield Finding.skip(f"fewer than 3 GPUs of a kind under load ({len(loaded)} of {len(told)})")
+    elif not compared:
+        yield Finding.skip(f"fewer than 3 GPUs of a kind under load ({len(loaded)} of {len(readable)})")
     elif not slow:
         yield Finding.ok(
-            f"{count_with_noun(len(judged), 'GPU')} under load within {1 - OUTLIER:.0%} of their median"
+            f"{count_with_noun(len(compared), 'GPU')} under load within {1 - OUTLIER:.0%} of their median"
         )
 
 
-def _slow(gpu: Gpu, clock: int, usual: float, source: str) -> Finding:
-    said = values(source, gpu, "clock_sm_mhz", "clock_event_reasons", "power_draw_w", "temperature_c")
+def _slow_clock(gpu: Gpu, clock: int, usual: float, source: str) -> Finding:
+    readings = values(source, gpu, "clock_sm_mhz", "clock_event_reasons", "power_draw_w", "temperature_c")
     summary = f"SM clock {clock} MHz, median of its peers {usual:.0f} MHz"
     text = "Check its power limit, temperature and processes; watch it next to the others under load."
     steps = (look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index), look("nodedoctor watch"))
     fix = look_at(gpu, text, "clock.outlier", steps)
-    evidence = [*said, *identity_evidence(source, gpu)]
+    evidence = [*readings, *identity_evidence(source, gpu)]
     return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)

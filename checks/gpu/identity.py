@@ -26,7 +26,7 @@ MEMORY_STEP_MIB = 1024
 ABSENT = "none"
 
 
-def _links(gpu: Gpu) -> object:
+def _count_links(gpu: Gpu) -> object:
     """How many NVLinks a GPU reports; MIG hides them, so a GPU in that mode tells nothing."""
     if gpu.mig_mode:
         return None
@@ -36,18 +36,18 @@ def _links(gpu: Gpu) -> object:
     return ABSENT if gpu.nvlinks == () or gpu.errors.get("nvlinks") in NOT_KNOWN else None
 
 
-def _gsp(gpu: Gpu) -> object:
+def _gsp_state(gpu: Gpu) -> object:
     """Whether the GPU system processor runs; its version is the driver's, so only its absence tells."""
     if version := gpu.gsp_firmware_version:
         return "on" if any(character.isdigit() for character in version) else "off"
     return "off" if gpu.errors.get("gsp_firmware_version") in NOT_KNOWN else None
 
 
-def _field(field: str) -> Callable[[Gpu], object]:
+def _read_field(field: str) -> Callable[[Gpu], object]:
     return lambda gpu: getattr(gpu, field)
 
 
-def _gib(field: str) -> Callable[[Gpu], object]:
+def _read_gib(field: str) -> Callable[[Gpu], object]:
     def read(gpu: Gpu) -> object:
         value = getattr(gpu, field)
         return None if value is None else f"{round(value / MEMORY_STEP_MIB)} GiB"
@@ -62,7 +62,7 @@ def _ecc_to_come(gpu: Gpu) -> object:
     return "on" if gpu.ecc_mode_pending else "off"
 
 
-def _watts(field: str) -> Callable[[Gpu], object]:
+def _read_watts(field: str) -> Callable[[Gpu], object]:
     def read(gpu: Gpu) -> object:
         value = getattr(gpu, field)
         return None if value is None else f"{value:g} W"
@@ -70,22 +70,22 @@ def _watts(field: str) -> Callable[[Gpu], object]:
     return read
 
 
-MODEL: tuple[Attribute[Gpu], ...] = (Attribute("model", "identity", _field("name")),)
+MODEL: tuple[Attribute[Gpu], ...] = (Attribute("model", "identity", _read_field("name")),)
 FUNCTIONS: tuple[Attribute[Gpu], ...] = (
-    Attribute("NVLinks reported", "capability", _links),
-    Attribute("PCI device id", "identity", _field("pci_device_id")),
-    Attribute("memory", "identity", _gib("memory_total_mib")),
-    Attribute("BAR1", "identity", _gib("bar1_total_mib")),
+    Attribute("NVLinks reported", "capability", _count_links),
+    Attribute("PCI device id", "identity", _read_field("pci_device_id")),
+    Attribute("memory", "identity", _read_gib("memory_total_mib")),
+    Attribute("BAR1", "identity", _read_gib("bar1_total_mib")),
     Attribute(_ECC, "capability", _ecc_to_come),
-    Attribute("GSP firmware", "capability", _gsp),
-    Attribute("default power limit", "identity", _watts("power_limit_default_w")),
-    Attribute("maximum power limit", "identity", _watts("power_limit_max_w")),
+    Attribute("GSP firmware", "capability", _gsp_state),
+    Attribute("default power limit", "identity", _read_watts("power_limit_default_w")),
+    Attribute("maximum power limit", "identity", _read_watts("power_limit_max_w")),
 )
 """What changes how a GPU works: one that differs slows or breaks what runs on all of them."""
 PARTS: tuple[Attribute[Gpu], ...] = (
-    Attribute("VBIOS", "identity", _field("vbios_version")),
-    Attribute("part number", "identity", _field("board_part_number")),
-    Attribute("InfoROM image", "identity", _field("inforom_image_version")),
+    Attribute("VBIOS", "identity", _read_field("vbios_version")),
+    Attribute("part number", "identity", _read_field("board_part_number")),
+    Attribute("InfoROM image", "identity", _read_field("inforom_image_version")),
 )
 """What a replaced part brings with it. On module boards one VBIOS is expected (Azure/azurehpc-health-checks:
 gpu_vbios); part numbers and InfoROM images differ by revision on healthy boards."""
@@ -111,13 +111,13 @@ def identity(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
         yield none_shown(gpus)
         return
     models = list(odd_ones(gpus.gpus, MODEL))
-    findings = [_other_model(odd, gpus.source) for odd in models]
+    findings = [_other_model(diff, gpus.source) for diff in models]
     kinds = group_by(gpus.gpus, lambda gpu: gpu.name)
     looked: list[str] = []
     for like in kinds.values():
         looked += [name for name in compared(like, (*FUNCTIONS, *PARTS)) if name not in looked]
-        findings += [_functional_difference(odd, gpus.source, board) for odd in odd_ones(like, FUNCTIONS)]
-        findings += [_other_part(odd, gpus.source) for odd in odd_ones(like, PARTS)]
+        findings += [_functional_difference(diff, gpus.source, board) for diff in odd_ones(like, FUNCTIONS)]
+        findings += [_other_part(diff, gpus.source) for diff in odd_ones(like, PARTS)]
     yield from findings
     if not looked and not models:
         few = len(gpus.gpus) < 3 or len(kinds) > 1
@@ -149,64 +149,72 @@ _FIELDS = {
 """The field of a GPU that each attribute is made of."""
 
 
-def _identity_evidence(odd: Outlier[Gpu], source: str) -> list[Evidence]:
-    gpu = odd.device
-    return [*values(source, gpu, _FIELDS[odd.attribute]), *identity_evidence(source, gpu)]
+def _identity_evidence(diff: Outlier[Gpu], source: str) -> list[Evidence]:
+    gpu = diff.device
+    return [*values(source, gpu, _FIELDS[diff.attribute]), *identity_evidence(source, gpu)]
 
 
-def _words(odd: Outlier[Gpu]) -> str:
-    others = singular_or_plural(odd.peers, "other", "others")
-    return f"{odd.attribute} {odd.value}, {odd.peers} {others} {odd.usual}"
+def _odd_words(diff: Outlier[Gpu]) -> str:
+    others = singular_or_plural(diff.peers, "other", "others")
+    return f"{diff.attribute} {diff.value}, {diff.peers} {others} {diff.usual}"
 
 
-def _other_model(odd: Outlier[Gpu], source: str) -> Finding:
+def _other_model(diff: Outlier[Gpu], source: str) -> Finding:
     """Module boards carry one model; what is in the slots of a workstation is its owner's choice."""
-    usual = gpu_model(str(odd.usual))
+    usual = gpu_model(str(diff.usual))
     module = usual is not None and usual.form == "sxm"
-    summary = _words(odd)
-    steps = (look("nvidia-smi -L"), look("nvidia-smi -q -i {}", odd.device.index))
-    fix = look_at(odd.device, "Check which card or module is installed here.", "gpu.identity", steps)
+    summary = _odd_words(diff)
+    steps = (look("nvidia-smi -L"), look("nvidia-smi -q -i {}", diff.device.index))
+    fix = look_at(diff.device, "Check which card or module is installed here.", "gpu.identity", steps)
     if not module:
-        return Finding.info(summary, subject=odd.device.subject, evidence=_identity_evidence(odd, source))
+        return Finding.info(summary, subject=diff.device.subject, evidence=_identity_evidence(diff, source))
     return Finding.warn(
-        summary, subject=odd.device.subject, evidence=_identity_evidence(odd, source), fix=fix
+        summary, subject=diff.device.subject, evidence=_identity_evidence(diff, source), fix=fix
     )
 
 
-def _functional_difference(odd: Outlier[Gpu], source: str, board: Board | None) -> Finding:
+def _functional_difference(diff: Outlier[Gpu], source: str, board: Board | None) -> Finding:
     """A difference in function. A module without any NVLink on a board that joins all is broken."""
-    gpu = odd.device
+    gpu = diff.device
     model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
-    gone = odd.attribute == "NVLinks reported" and odd.value == ABSENT
+    absent = diff.attribute == "NVLinks reported" and diff.value == ABSENT
     text = (
         "Compare `nvidia-smi -q` of this GPU and another one. Change a setting to what the others have; a"
         " difference that remains is in the hardware."
     )
     steps: tuple[Step, ...] = (look("nvidia-smi -q -i {}", gpu.index),)
     action: Action = "investigate"
-    if odd.attribute == _ECC:
+    if diff.attribute == _ECC:
         text = "Set ECC as on the other GPUs; the driver applies it at the next reset or reboot."
-        steps += (repair("sudo nvidia-smi -i {} -e {}", gpu.index, int(odd.usual == "on")),)
+        steps += (repair("sudo nvidia-smi -i {} -e {}", gpu.index, int(diff.usual == "on")),)
         action = "config"
     fix = look_at(gpu, text, "gpu.identity", steps, action)
-    if gone and model is not None and model.form == "sxm" and model.nvlink_links and board and board.joined:
-        summary = f"no NVLink reported; {odd.peers} other modules report {odd.usual}"
-        return Finding.fail(summary, subject=gpu.subject, evidence=_identity_evidence(odd, source), fix=fix)
+    if absent and model is not None and model.form == "sxm" and model.nvlink_links and board and board.joined:
+        summary = f"no NVLink reported; {diff.peers} other modules report {diff.usual}"
+        return Finding.fail(summary, subject=gpu.subject, evidence=_identity_evidence(diff, source), fix=fix)
     if model is None or not model.datacentre:
-        return Finding.info(_words(odd), subject=_place(odd), evidence=_identity_evidence(odd, source))
-    return Finding.warn(_words(odd), subject=_place(odd), evidence=_identity_evidence(odd, source), fix=fix)
+        return Finding.info(
+            _odd_words(diff), subject=_odd_place(diff), evidence=_identity_evidence(diff, source)
+        )
+    return Finding.warn(
+        _odd_words(diff), subject=_odd_place(diff), evidence=_identity_evidence(diff, source), fix=fix
+    )
 
 
-def _place(odd: Outlier[Gpu]) -> str:
+def _odd_place(diff: Outlier[Gpu]) -> str:
     """The GPU, and which value: one GPU may differ in several."""
-    return f"{odd.device.subject}/{odd.attribute.lower().replace(' ', '-')}"
+    return f"{diff.device.subject}/{diff.attribute.lower().replace(' ', '-')}"
 
 
-def _other_part(odd: Outlier[Gpu], source: str) -> Finding:
-    gpu = odd.device
+def _other_part(diff: Outlier[Gpu], source: str) -> Finding:
+    gpu = diff.device
     model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
-    if odd.attribute != "VBIOS" or model is None or model.form != "sxm":
-        return Finding.info(_words(odd), subject=_place(odd), evidence=_identity_evidence(odd, source))
+    if diff.attribute != "VBIOS" or model is None or model.form != "sxm":
+        return Finding.info(
+            _odd_words(diff), subject=_odd_place(diff), evidence=_identity_evidence(diff, source)
+        )
     text = "Update all modules of the board to one VBIOS with the system vendor's tool."
     fix = look_at(gpu, text, "gpu.identity", (look("nvidia-smi -q -i {}", gpu.index),), "config")
-    return Finding.warn(_words(odd), subject=_place(odd), evidence=_identity_evidence(odd, source), fix=fix)
+    return Finding.warn(
+        _odd_words(diff), subject=_odd_place(diff), evidence=_identity_evidence(diff, source), fix=fix
+    )

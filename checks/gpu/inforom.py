@@ -31,21 +31,21 @@ def inforom(gpus: Gpus) -> Iterator[Finding]:
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    found = False
+    any_corrupt = False
     for gpu in gpus.gpus:
         bad = sorted(field for field, error in gpu.errors.items() if error == _CORRUPT)
         if bad:
-            found = True
-            said = values(gpus.source, gpu, *bad)
+            any_corrupt = True
+            evidence = values(gpus.source, gpu, *bad)
             text = "Reboot once; if the InfoROM is still corrupt, request a replacement."
             yield Finding.warn(
                 "InfoROM corrupt",
                 subject=gpu.subject,
-                evidence=[*said, *identity_evidence(gpus.source, gpu)],
+                evidence=[*evidence, *identity_evidence(gpus.source, gpu)],
                 fix=replace_gpu(gpu, text, "gpu.inforom"),
             )
-    told = [gpu for gpu in gpus.gpus if any(getattr(gpu, field) is not None for field in _FIELDS)]
-    if not told and not found:
+    readable = [gpu for gpu in gpus.gpus if any(getattr(gpu, field) is not None for field in _FIELDS)]
+    if not readable and not any_corrupt:
         yield not_reported("InfoROM", gpus.gpus, *_FIELDS)
-    elif not found:
-        yield Finding.ok(f"InfoROM of {all_of(told)} readable")
+    elif not any_corrupt:
+        yield Finding.ok(f"InfoROM of {all_of(readable)} readable")

@@ -52,7 +52,7 @@ def levels(gpus: Gpus) -> Iterator[Finding]:
     findings = list(_slow_to_answer(gpus))
     groups = list(_under_like_load(gpus.gpus))
     for group in groups:
-        findings += _lame(group, gpus.source)
+        findings += _judge_slow(group, gpus.source)
     yield from findings
     if findings:
         return
@@ -78,7 +78,7 @@ def _under_like_load(gpus: Sequence[Gpu]) -> Iterator[list[Gpu]]:
             yield same
 
 
-def _lame(group: Sequence[Gpu], source: str) -> Iterator[Finding]:
+def _judge_slow(group: Sequence[Gpu], source: str) -> Iterator[Finding]:
     """A GPU in a state of rest, or at less than half the power of peers that all draw the same."""
     states: tuple[Attribute[Gpu], ...] = (
         Attribute("performance state", "level", lambda gpu: gpu.pstate, "high", 0.0, DEEP_PSTATE),
@@ -86,26 +86,26 @@ def _lame(group: Sequence[Gpu], source: str) -> Iterator[Finding]:
     power: tuple[Attribute[Gpu], ...] = (
         Attribute("power", "level", lambda gpu: gpu.power_draw_w, "low", HALF_POWER),
     )
-    resting = {odd.device.index: odd for odd in odd_ones(group, states)}
-    for odd in resting.values():
+    resting = {diff.device.index: diff for diff in odd_ones(group, states)}
+    for diff in resting.values():
         summary = (
-            f"P{odd.value:g} at full utilisation, {count_with_noun(odd.peers, 'other')} at P{odd.usual:g}"
+            f"P{diff.value:g} at full utilisation, {count_with_noun(diff.peers, 'other')} at P{diff.usual:g}"
         )
-        yield _level(odd, summary, source)
-    for odd in odd_ones(group, power):
-        draws = [g.power_draw_w for g in group if g.power_draw_w is not None and g is not odd.device]
+        yield _level_finding(diff, summary, source)
+    for diff in odd_ones(group, power):
+        draws = [g.power_draw_w for g in group if g.power_draw_w is not None and g is not diff.device]
         steady = all(abs(draw - median(draws)) <= LIKE_POWER * median(draws) for draw in draws)
-        if steady and odd.device.index not in resting:
+        if steady and diff.device.index not in resting:
             summary = (
-                f"draws {odd.value:.0f} W at full utilisation, "
-                f"{count_with_noun(odd.peers, 'other')} {odd.usual:.0f} W"
+                f"draws {diff.value:.0f} W at full utilisation, "
+                f"{count_with_noun(diff.peers, 'other')} {diff.usual:.0f} W"
             )
-            yield _level(odd, summary, source)
+            yield _level_finding(diff, summary, source)
 
 
-def _level(odd: Outlier[Gpu], summary: str, source: str) -> Finding:
-    gpu = odd.device
-    said = values(source, gpu, "pstate", "gpu_utilization_percent", "power_draw_w", "clock_sm_mhz")
+def _level_finding(diff: Outlier[Gpu], summary: str, source: str) -> Finding:
+    gpu = diff.device
+    evidence = values(source, gpu, "pstate", "gpu_utilization_percent", "power_draw_w", "clock_sm_mhz")
     text = (
         "See whether its rank waits for something (`nodedoctor triage`); if the rank computes as the others"
         " do, the GPU is slow: reset it, and have it replaced if it stays so."
@@ -114,7 +114,7 @@ def _level(odd: Outlier[Gpu], summary: str, source: str) -> Finding:
     return Finding.warn(
         summary,
         subject=gpu.subject,
-        evidence=[*said, *identity_evidence(source, gpu)],
+        evidence=[*evidence, *identity_evidence(source, gpu)],
         fix=look_at(gpu, text, "gpu.levels", steps),
     )
 
@@ -129,8 +129,8 @@ def _slow_to_answer(gpus: Gpus) -> Iterator[Finding]:
         worst = max((call for call in slow if call.index == index), key=lambda call: call.seconds)
         gpu = gpus.get(index)
         summary = f"{worst.call} took {worst.seconds:.1f} s, no delay on the other GPUs"
-        said = [slow_call(gpus.source, worst)]
+        evidence = [slow_call(gpus.source, worst)]
         steps = (look("sudo dmesg | grep -iE 'xid|nvrm'"), look("nvidia-smi -q -i {}", index))
         text = "Check the kernel log for its Xids; a reset often helps."
         fix = look_at(gpu, text, "gpu.levels kernel.xid", steps)
-        yield Finding.warn(summary, subject=f"gpu:{index}", evidence=said, fix=fix)
+        yield Finding.warn(summary, subject=f"gpu:{index}", evidence=evidence, fix=fix)

@@ -48,25 +48,25 @@ def ecc(gpus: Gpus) -> Iterator[Finding]:
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    told = [gpu for gpu in gpus.gpus if any(getattr(gpu, name) is not None for name in _FLAGS)]
-    findings = [finding for gpu in told for finding in _ecc(gpu, gpus.source)]
+    readable = [gpu for gpu in gpus.gpus if any(getattr(gpu, name) is not None for name in _FLAGS)]
+    findings = [finding for gpu in readable for finding in _judge_ecc(gpu, gpus.source)]
     yield from findings
-    if not told:
+    if not readable:
         yield not_reported("ECC", gpus.gpus, *_FLAGS)
     elif not any(finding.severity.is_problem for finding in findings):
-        counting = [gpu for gpu in told if gpu.ecc_mode or gpu.ecc_volatile_uncorrectable is not None]
+        counting = [gpu for gpu in readable if gpu.ecc_mode or gpu.ecc_volatile_uncorrectable is not None]
         if counting:
             yield Finding.ok(f"no uncorrected errors since driver load on {all_of(counting)}")
         else:
             yield Finding.skip("no ECC or ECC off, as usual for these cards")
 
 
-def _ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
+def _judge_ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
     model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
     if gpu.ecc_mode is False and model and model.ecc_expected:
-        yield _off(gpu, source, model.name)
+        yield _ecc_off(gpu, source, model.name)
     if count := gpu.ecc_volatile_uncorrectable:
-        where = _where(gpu, "volatile")
+        where = _error_places(gpu, "volatile")
         summary = f"{count_with_noun(count, 'uncorrected memory error')} since driver load{where}, limit 0"
         fix = reset_gpu(
             gpu,
@@ -75,10 +75,10 @@ def _ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
         )
         yield Finding.fail(summary, subject=gpu.subject, evidence=_memory_evidence(gpu, source), fix=fix)
     yield from _worn_out(gpu, source)
-    yield from _corrected(gpu, source)
+    yield from _judge_corrected(gpu, source)
 
 
-def _off(gpu: Gpu, source: str, model: str) -> Finding:
+def _ecc_off(gpu: Gpu, source: str, model: str) -> Finding:
     later = ", on after the next reset" if gpu.ecc_mode_pending else ""
     fix = Fix(
         "Enable ECC, unless it is off on purpose: without it a flipped bit corrupts weights silently.",
@@ -88,18 +88,18 @@ def _off(gpu: Gpu, source: str, model: str) -> Finding:
         "nodedoctor memory.ecc",
     )
     summary = f"ECC off on {model}{later}"
-    said = values(source, gpu, "ecc_mode")
-    return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+    evidence = values(source, gpu, "ecc_mode")
+    return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)
 
 
 def _worn_out(gpu: Gpu, source: str) -> Iterator[Finding]:
     """What no reset repairs."""
-    said = [*_memory_evidence(gpu, source), *identity_evidence(source, gpu)]
+    evidence = [*_memory_evidence(gpu, source), *identity_evidence(source, gpu)]
     past = gpu.ecc_aggregate_sram_uncorrectable or 0
     if gpu.sram_threshold_exceeded or gpu.unrepairable_memory:
         what = "SRAM error threshold" if gpu.sram_threshold_exceeded else "limit of repairable memory"
         fix = replace_gpu(gpu, "NVIDIA's rule for this GPU: RMA.", "memory.ecc")
-        yield Finding.fail(f"{what} exceeded", subject=gpu.subject, evidence=said, fix=fix)
+        yield Finding.fail(f"{what} exceeded", subject=gpu.subject, evidence=evidence, fix=fix)
     elif past > _SRAM_LIMIT.number:
         # Where the driver has a verdict of its own and it is good, operators' rule is only a warning.
         judge = Finding.fail if gpu.sram_threshold_exceeded is None else Finding.warn
@@ -108,7 +108,7 @@ def _worn_out(gpu: Gpu, source: str) -> Iterator[Finding]:
             f"{_SRAM_LIMIT.number:.0f})"
         )
         fix = replace_gpu(gpu, f"Source of the threshold: {_SRAM_LIMIT.source}.", "memory.ecc")
-        yield judge(summary, subject=gpu.subject, evidence=said, fix=fix)
+        yield judge(summary, subject=gpu.subject, evidence=evidence, fix=fix)
     elif gpu.ecc_aggregate_uncorrectable and not gpu.ecc_volatile_uncorrectable:
         count = gpu.ecc_aggregate_uncorrectable
         summary = (
@@ -122,7 +122,7 @@ def _worn_out(gpu: Gpu, source: str) -> Iterator[Finding]:
         yield Finding.warn(f"{kind} repair pending, needs a reset", subject=gpu.subject, fix=fix)
 
 
-def _corrected(gpu: Gpu, source: str) -> Iterator[Finding]:
+def _judge_corrected(gpu: Gpu, source: str) -> Iterator[Finding]:
     for memory, most in _CORRECTED:
         names = (f"ecc_{counter}_{memory}_correctable" for counter in ("volatile", "aggregate"))
         count = max((getattr(gpu, name) or 0 for name in names), default=0)
@@ -132,19 +132,19 @@ def _corrected(gpu: Gpu, source: str) -> Iterator[Finding]:
                 f"{most.number:.0f})"
             )
             text = f"Monitor it: {most.text} ({most.source})"
-            fix = look_at(gpu, text, "memory.ecc", _counters(gpu), docs=ERROR_GUIDE)
-            said = [*_memory_evidence(gpu, source), *identity_evidence(source, gpu)]
-            yield Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+            fix = look_at(gpu, text, "memory.ecc", _counter_steps(gpu), docs=ERROR_GUIDE)
+            evidence = [*_memory_evidence(gpu, source), *identity_evidence(source, gpu)]
+            yield Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)
 
 
-def _counters(gpu: Gpu) -> tuple[Step, ...]:
+def _counter_steps(gpu: Gpu) -> tuple[Step, ...]:
     return (look("nvidia-smi -q -d ECC,ROW_REMAPPER -i {}", gpu.index),)
 
 
-def _where(gpu: Gpu, counter: str) -> str:
+def _error_places(gpu: Gpu, counter: str) -> str:
     counts = {m: getattr(gpu, f"ecc_{counter}_{m}_uncorrectable") for m in ("sram", "dram")}
-    told = ", ".join(f"{count} in {memory.upper()}" for memory, count in counts.items() if count)
-    return f" ({told})" if told else ""
+    text = ", ".join(f"{count} in {memory.upper()}" for memory, count in counts.items() if count)
+    return f" ({text})" if text else ""
 
 
 def _memory_evidence(gpu: Gpu, source: str) -> list[Evidence]:
@@ -166,18 +166,23 @@ def growth(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     Threshold: 10 corrected errors a second: NVIDIA/DCGM, DcgmGPUHardwareLimits.h.
     False positives: A single corrected error during the run.
     """
-    told = [(gpu, gained.gained) for gpu in gpus.gpus if (gained := growth.gpu(gpu.index))]
-    counting = [(gpu, counts["ecc_volatile_correctable"]) for gpu, counts in told if len(counts) > 1]
+    counters = [(gpu, gained.gained) for gpu in gpus.gpus if (gained := growth.gpu(gpu.index))]
+    counting = [(gpu, counts["ecc_volatile_correctable"]) for gpu, counts in counters if len(counts) > 1]
     rising = [(gpu, count) for gpu, count in counting if count]
     for gpu, count in rising:
         rate = count / growth.seconds
-        said = growth_evidence(gpu.index, "ecc_volatile_correctable")
+        evidence = growth_evidence(gpu.index, "ecc_volatile_correctable")
         text = f"DCGM's threshold is {SINGLE_BIT_PER_SECOND} per second."
         judge = Finding.warn if rate >= SINGLE_BIT_PER_SECOND else Finding.info
         fix = look_at(
-            gpu, f"{text} Check whether rows are remapped (memory.remap).", "memory.growth", _counters(gpu)
+            gpu,
+            f"{text} Check whether rows are remapped (memory.remap).",
+            "memory.growth",
+            _counter_steps(gpu),
         )
-        yield judge(f"{rate:.0f} corrected errors per second", subject=gpu.subject, evidence=said, fix=fix)
+        yield judge(
+            f"{rate:.0f} corrected errors per second", subject=gpu.subject, evidence=evidence, fix=fix
+        )
     if not counting:
         yield Finding.skip("no GPU here counts corrected memory errors")
     elif not rising:
@@ -202,36 +207,40 @@ def remap(gpus: Gpus) -> Iterator[Finding]:
         yield none_shown(gpus)
         return
     names = ("remap_pending", "remap_failure", "retired_pages_pending", "remapped_uncorrectable")
-    told = [gpu for gpu in gpus.gpus if any(getattr(gpu, name) is not None for name in names)]
-    findings = [finding for gpu in told for finding in (*_rows(gpu, gpus.source), *_pages(gpu, gpus.source))]
+    readable = [gpu for gpu in gpus.gpus if any(getattr(gpu, name) is not None for name in names)]
+    findings = [
+        finding
+        for gpu in readable
+        for finding in (*_judge_rows(gpu, gpus.source), *_judge_pages(gpu, gpus.source))
+    ]
     yield from findings
-    if not told:
+    if not readable:
         yield not_reported("row remapping or page retirement", gpus.gpus, *names)
     elif not any(finding.severity.is_problem for finding in findings):
-        blind = len(gpus.gpus) - len(told)
-        hidden = [gpu for gpu in gpus.gpus if gpu not in told and not _without(gpu, names)]
+        blind = len(gpus.gpus) - len(readable)
+        hidden = [gpu for gpu in gpus.gpus if gpu not in readable and not _lacks_counters(gpu, names)]
         if blind and hidden:
             yield not_reported("row remapping", hidden, *names)
-        yield Finding.ok(f"no remap pending or failed on {all_of(told)}")
+        yield Finding.ok(f"no remap pending or failed on {all_of(readable)}")
 
 
-def _without(gpu: Gpu, names: tuple[str, ...]) -> bool:
+def _lacks_counters(gpu: Gpu, names: tuple[str, ...]) -> bool:
     return {gpu.errors.get(name) for name in names} <= NOT_KNOWN | {None}
 
 
-def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
+def _judge_rows(gpu: Gpu, source: str) -> Iterator[Finding]:
     rows = (
         f"rows remapped: {gpu.remapped_uncorrectable} uncorrectable, {gpu.remapped_correctable} correctable"
     )
     names = ("remapped_uncorrectable", "remapped_correctable", "remap_pending", "remap_failure")
-    said = values(source, gpu, *names)
+    evidence = values(source, gpu, *names)
     remapped = gpu.remapped_uncorrectable or 0
     if gpu.remap_failure:
         fix = replace_gpu(gpu, "A bad row could not be remapped: no spare row is left.", "memory.remap")
         yield Finding.fail(
             "row remapping failed",
             subject=gpu.subject,
-            evidence=[*said, *identity_evidence(source, gpu)],
+            evidence=[*evidence, *identity_evidence(source, gpu)],
             fix=fix,
         )
     elif remapped > _ROWS_LIMIT.number:
@@ -241,12 +250,12 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
         )
         fix = replace_gpu(gpu, f"Source of the threshold: {_ROWS_LIMIT.source}.", "memory.remap")
         yield Finding.fail(
-            summary, subject=gpu.subject, evidence=[*said, *identity_evidence(source, gpu)], fix=fix
+            summary, subject=gpu.subject, evidence=[*evidence, *identity_evidence(source, gpu)], fix=fix
         )
     if gpu.remap_pending:
         fix = reset_gpu(gpu, "The next reset replaces the bad row with a spare one.", "memory.remap")
         yield Finding.fail(
-            "row remap pending, needs a GPU reset", subject=gpu.subject, evidence=said, fix=fix
+            "row remap pending, needs a GPU reset", subject=gpu.subject, evidence=evidence, fix=fix
         )
     banks = gpu.remap_banks
     if banks and (banks.low or banks.none) and not gpu.remap_failure:
@@ -259,33 +268,35 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
             if banks.none
             else "Every bad row can still be remapped; RMA only when a remap fails. Monitor it."
         )
-        fix = look_at(gpu, text, "memory.remap", _counters(gpu), docs=ERROR_GUIDE)
+        fix = look_at(gpu, text, "memory.remap", _counter_steps(gpu), docs=ERROR_GUIDE)
         yield Finding.warn(
-            summary, subject=gpu.subject, evidence=[*said, *identity_evidence(source, gpu)], fix=fix
+            summary, subject=gpu.subject, evidence=[*evidence, *identity_evidence(source, gpu)], fix=fix
         )
     elif (remapped or gpu.remapped_correctable) and not (gpu.remap_pending or gpu.remap_failure):
-        yield Finding.info(f"{rows}, as intended for spare rows", subject=gpu.subject, evidence=said)
+        yield Finding.info(f"{rows}, as intended for spare rows", subject=gpu.subject, evidence=evidence)
 
 
-def _pages(gpu: Gpu, source: str) -> Iterator[Finding]:
+def _judge_pages(gpu: Gpu, source: str) -> Iterator[Finding]:
     """Before Ampere whole pages are taken out of use."""
     counts = (gpu.retired_pages_single_bit, gpu.retired_pages_double_bit)
     retired = sum(count or 0 for count in counts)
     names = ("retired_pages_single_bit", "retired_pages_double_bit", "retired_pages_pending")
-    said = values(source, gpu, *names)
+    evidence = values(source, gpu, *names)
     if gpu.retired_pages_pending:
         fix = reset_gpu(gpu, "The next reset retires the page with errors.", "memory.remap")
         yield Finding.fail(
-            "page retirement pending, needs a GPU reset", subject=gpu.subject, evidence=said, fix=fix
+            "page retirement pending, needs a GPU reset", subject=gpu.subject, evidence=evidence, fix=fix
         )
     if retired >= RETIRED_PAGES_MOST:
         fix = replace_gpu(gpu, f"RMA threshold: {RETIRED_PAGES_MOST} retired pages.", "memory.remap")
-        said += identity_evidence(source, gpu)
+        evidence += identity_evidence(source, gpu)
         yield Finding.fail(
             f"{count_with_noun(retired, 'page')} retired (RMA threshold: {RETIRED_PAGES_MOST})",
             subject=gpu.subject,
-            evidence=said,
+            evidence=evidence,
             fix=fix,
         )
     elif retired and not gpu.retired_pages_pending:
-        yield Finding.info(f"{count_with_noun(retired, 'page')} retired", subject=gpu.subject, evidence=said)
+        yield Finding.info(
+            f"{count_with_noun(retired, 'page')} retired", subject=gpu.subject, evidence=evidence
+        )

@@ -51,17 +51,19 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
     - uncorrectable NVLink error detected during the execution
     """
     stated = [gpu for gpu in links.gpus if any(link.active is not None for link in gpu.links)]
-    listed = [gpu for gpu in stated if gpu.state == "listed"]
-    up = {gpu.index: sum(link.active is True for link in gpu.links) for gpu in listed}
+    with_links = [gpu for gpu in stated if gpu.state == "listed"]
+    up = {gpu.index: sum(link.active is True for link in gpu.links) for gpu in with_links}
     hidden = [gpu for gpu in links.gpus if gpu.state == "mig"]
     findings = [
-        f for gpu in listed if (f := _down(gpu, up, links, gpus.get(gpu.index) if gpus else None, expect))
+        f
+        for gpu in with_links
+        if (f := _judge_down(gpu, up, links, gpus.get(gpu.index) if gpus else None, expect))
     ]
-    findings += [f for gpu in links.gpus if (f := _without(gpu, up, links, gpus, board))]
+    findings += [f for gpu in links.gpus if (f := _without_links(gpu, up, links, gpus, board))]
     dark = [gpu for gpu in links.gpus if gpu.state == "all-inactive"]
-    findings += [finding for gpu in dark if (finding := _dark(gpu, links, gpus, board))]
+    findings += [finding for gpu in dark if (finding := _judge_dark(gpu, links, gpus, board))]
     silent = [gpu for gpu in links.gpus if gpu.state == "unreadable"]
-    if _switched(board) and len(findings) == len(links.gpus) > 1 and not any(up.values()):
+    if _is_switched(board) and len(findings) == len(links.gpus) > 1 and not any(up.values()):
         findings = [replace(finding, fix=_board_fix()) for finding in findings]
     yield from findings
     for gpu in silent:
@@ -69,14 +71,14 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
         yield Finding.unknown("not-visible-here", summary, subject=gpu.subject, fix=_UNREADABLE)
     if findings or silent:
         return
-    if listed:
-        told = Counter(f"{up[gpu.index]} of {len(gpu.links)}{_elided(gpu)}" for gpu in listed)
+    if with_links:
+        counts = Counter(f"{up[gpu.index]} of {len(gpu.links)}{_elided_note(gpu)}" for gpu in with_links)
         words = ", ".join(
-            f"{count_with_noun(count, 'GPU')}: {text} NVLinks up" for text, count in told.items()
+            f"{count_with_noun(count, 'GPU')}: {text} NVLinks up" for text, count in counts.items()
         )
-        if not any(up.values()) and all(_model(gpu) is None for gpu in listed):
+        if not any(up.values()) and all(_model_of(gpu) is None for gpu in with_links):
             summary = f"{words}: normal for cards without bridges, a fault on a board of modules"
-            evidence = tuple(links_of(links.source, listed[0].index))
+            evidence = tuple(links_of(links.source, with_links[0].index))
             yield replace(Finding.unknown("not-visible-here", summary, fix=_WHICH_MODEL), evidence=evidence)
             return
         yield Finding.ok(
@@ -95,39 +97,43 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
 _WHICH_MODEL = Fix("See which model the GPUs are.", (look("nvidia-smi -L"),), action="none")
 
 
-def _switched(board: Board | None) -> bool:
+def _is_switched(board: Board | None) -> bool:
     """Whether the fabric manager must run here: also in a virtual machine that owns its NVSwitches."""
     return bool(board and (board.fabric or (board.virtual and board.nvswitches)))
 
 
-def _elided(gpu: GpuLinks) -> str:
+def _elided_note(gpu: GpuLinks) -> str:
     """What to add to a count where numbers between the links are not there: a mail leaves lines out."""
     numbers = [link.link for link in gpu.links]
     return "" if sorted(numbers) == [*range(len(numbers))] else " shown"
 
 
-def _model(gpu: GpuLinks) -> GpuModel | None:
+def _model_of(gpu: GpuLinks) -> GpuModel | None:
     return gpu_model(gpu.name or "")
 
 
-def _down(
-    gpu: GpuLinks, up: dict[int, int], links: NvLinks, known: Gpu | None, expect: Expect
+def _judge_down(
+    gpu: GpuLinks, up: dict[int, int], links: NvLinks, device: Gpu | None, expect: Expect
 ) -> Finding | None:
     """Judge one GPU whose links are listed."""
     down = [link.link for link in gpu.links if link.active is False]
-    active, model = up[gpu.index], _model(gpu)
-    wanted = int(told) if (told := expect.get("nvlinks") or "").isdecimal() else None
+    active, model = up[gpu.index], _model_of(gpu)
+    wanted = int(text) if (text := expect.get("nvlinks") or "").isdecimal() else None
     peers = [up[peer.index] for peer in links.gpus if peer.index in up and peer.name == gpu.name]
-    count = wanted or (model.nvlink_links if model and model.nvlink_links else _unlisted(gpu, active, peers))
-    said = [one for link in down[:18] for one in link_evidence(links.source, gpu.index, link, "active")]
-    said = said or links_of(links.source, gpu.index)
-    said += identity_evidence(links.source, known) if known else []
+    count = wanted or (
+        model.nvlink_links if model and model.nvlink_links else _unlisted_count(gpu, active, peers)
+    )
+    evidence = [
+        quote for link in down[:18] for quote in link_evidence(links.source, gpu.index, link, "active")
+    ]
+    evidence = evidence or links_of(links.source, gpu.index)
+    evidence += identity_evidence(links.source, device) if device else []
     summary = f"{active} of {count} NVLinks up" + (f" ({numbered('link', down)} down)" if down else "")
-    lost = count - active
-    lead = f"GPU {gpu.index} lost {count_with_noun(lost, 'NVLink')}"
-    fix = _link_fix(gpu, known)
-    fail = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix).led_by(lead)
-    warn = Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix).led_by(lead)
+    missing = count - active
+    lead = f"GPU {gpu.index} lost {count_with_noun(missing, 'NVLink')}"
+    fix = _link_fix(gpu, device)
+    fail = Finding.fail(summary, subject=gpu.subject, evidence=evidence, fix=fix).led_by(lead)
+    warn = Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix).led_by(lead)
     if active == 0:
         fail, warn = (finding.explained_by(*_FABRIC) for finding in (fail, warn))
     if active >= count:
@@ -137,17 +143,17 @@ def _down(
     if not down and not gpu.complete:
         return None  # a listing that was cut off
     if model and not model.nvlink_optional:
-        return _module(active, peers, down, model, fail, warn)
-    return _bridged(active, peers, fail, warn)
+        return _judge_module(active, peers, down, model, fail, warn)
+    return _judge_bridged(active, peers, fail, warn)
 
 
-def _unlisted(gpu: GpuLinks, active: int, peers: Sequence[int]) -> int:
+def _unlisted_count(gpu: GpuLinks, active: int, peers: Sequence[int]) -> int:
     """What a model we do not know should have: as many as its peers; alone, and partly up, all it shows."""
     alone = len(peers) == 1 and active > 0
     return len(gpu.links) if alone else max(peers)
 
 
-def _module(
+def _judge_module(
     active: int, peers: Sequence[int], down: Sequence[int], model: GpuModel, fail: Finding, warn: Finding
 ) -> Finding | None:
     """SXM modules and superchips: every link is wired, except on boards of another build than the usual."""
@@ -160,7 +166,7 @@ def _module(
     return fail
 
 
-def _bridged(active: int, peers: Sequence[int], fail: Finding, warn: Finding) -> Finding | None:
+def _judge_bridged(active: int, peers: Sequence[int], fail: Finding, warn: Finding) -> Finding | None:
     """Cards with optional bridges, and models we do not know: each bridge carries four links."""
     most = max(peers)
     if active == 0:
@@ -174,36 +180,39 @@ def _bridged(active: int, peers: Sequence[int], fail: Finding, warn: Finding) ->
     return None if active == most and len(peers) > 1 else warn
 
 
-def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None) -> Finding | None:
+def _judge_dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None) -> Finding | None:
     """All links down: usual for cards without a bridge and for one GPU of a board in a virtual machine."""
-    model = _model(gpu)
+    model = _model_of(gpu)
     if model is None or model.nvlink_optional or not model.topo_token:
         return None
     if len(links.gpus) == 1 and not (board and board.fabric):
         return None
-    known = gpus.get(gpu.index) if gpus else None
-    said = [*links_of(links.source, gpu.index), *(identity_evidence(links.source, known) if known else [])]
+    device = gpus.get(gpu.index) if gpus else None
+    evidence = [
+        *links_of(links.source, gpu.index),
+        *(identity_evidence(links.source, device) if device else []),
+    ]
     summary = f"0 of {model.nvlink_links} NVLinks up"
-    finding = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
+    finding = Finding.fail(summary, subject=gpu.subject, evidence=evidence, fix=_link_fix(gpu, device))
     return finding.explained_by(*_FABRIC).led_by(f"GPU {gpu.index} has no NVLink")
 
 
-def _without(
+def _without_links(
     gpu: GpuLinks, up: dict[int, int], links: NvLinks, gpus: Gpus | None, board: Board | None
 ) -> Finding | None:
     """A module of a board whose modules are all joined, and the driver says that it has no NVLink.
 
     Where no module has any, a hypervisor or confidential computing may have taken it from all.
     """
-    model, known = _model(gpu), gpus.get(gpu.index) if gpus else None
+    model, device = _model_of(gpu), gpus.get(gpu.index) if gpus else None
     if gpu.state != "none" or not (board and board.joined) or model is None or len(links.gpus) < 2:
         return None
-    if not up and (board.virtual is not False or (known and known.confidential_compute)):
+    if not up and (board.virtual is not False or (device and device.confidential_compute)):
         return None
-    said = identity_evidence(links.source, known) if known else []
-    fix = _link_fix(gpu, known)
+    evidence = identity_evidence(links.source, device) if device else []
+    fix = _link_fix(gpu, device)
     summary = f"the driver reports no NVLink, this model has {model.nvlink_links}"
-    finding = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+    finding = Finding.fail(summary, subject=gpu.subject, evidence=evidence, fix=fix)
     return finding.explained_by(f"gpu.identity@{gpu.subject}").led_by(f"GPU {gpu.index} has no NVLink")
 
 
@@ -224,8 +233,8 @@ def _board_fix() -> Fix:
     )
 
 
-def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") -> Fix:
-    model = _model(gpu)
+def _link_fix(gpu: GpuLinks, device: Gpu | None, verify: str = "nvlink.links") -> Fix:
+    model = _model_of(gpu)
     bridged = model is None or model.nvlink_optional
     text = (
         ("Reseat the NVLink bridge, then reset " if bridged else "Check the fabric manager, then reset ")
@@ -238,7 +247,7 @@ def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") ->
         look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
         *gpu_reset(gpu.index, disturbs),
     )
-    return look_at(known, text, verify, steps, "reset-gpu", disturbs)
+    return look_at(device, text, verify, steps, "reset-gpu", disturbs)
 
 
 @check(
@@ -261,28 +270,30 @@ def speed(links: NvLinks, gpus: Gpus | None) -> Iterator[Finding]:
     if not rated:
         yield Finding.skip("no link reports its speed")
         return
-    slow = [(gpu, link) for gpu, link in rated if (link.speed_gbytes_s or 0) < SLOW * _rate(gpu, rated)]
+    slow = [
+        (gpu, link) for gpu, link in rated if (link.speed_gbytes_s or 0) < SLOW * _expected_rate(gpu, rated)
+    ]
     for index in sorted({gpu.index for gpu, _ in slow}):
         gpu = next(gpu for gpu, _ in slow if gpu.index == index)
-        own = [link for other, link in slow if other.index == index]
-        known = gpus.get(index) if gpus else None
+        own = [link for owner, link in slow if owner.index == index]
+        device = gpus.get(index) if gpus else None
         lines = [
-            one for x in own[:18] for one in link_evidence(links.source, index, x.link, "speed_mbytes_s")
+            quote for x in own[:18] for quote in link_evidence(links.source, index, x.link, "speed_mbytes_s")
         ]
-        usual = _rate(gpu, rated)
+        usual = _expected_rate(gpu, rated)
         summary = (
             f"{count_with_noun(len(own), 'NVLink')} at {own[0].speed_gbytes_s} GB/s, expected {usual} GB/s"
         )
-        fix = _link_fix(gpu, known, "nvlink.speed")
+        fix = _link_fix(gpu, device, "nvlink.speed")
         yield Finding.warn(summary, subject=gpu.subject, evidence=lines, fix=fix)
     if not slow:
-        told = sorted({link.speed_gbytes_s for _, link in rated if link.speed_gbytes_s})
-        yield Finding.ok(f"{count_with_noun(len(rated), 'link')} at {comma_list(told)} GB/s per direction")
+        speeds = sorted({link.speed_gbytes_s for _, link in rated if link.speed_gbytes_s})
+        yield Finding.ok(f"{count_with_noun(len(rated), 'link')} at {comma_list(speeds)} GB/s per direction")
 
 
-def _rate(gpu: GpuLinks, rated: Sequence[tuple[GpuLinks, NvLink]]) -> float:
+def _expected_rate(gpu: GpuLinks, rated: Sequence[tuple[GpuLinks, NvLink]]) -> float:
     """What a link of this GPU should have: its model's rate, else the best its peers show."""
-    model = _model(gpu)
+    model = _model_of(gpu)
     if model and (model.nvlink_link_raw_gbps or model.nvlink_link_gbps):
         return float(model.nvlink_link_raw_gbps or model.nvlink_link_gbps or 0)
-    return max(link.speed_gbytes_s or 0 for other, link in rated if other.name == gpu.name)
+    return max(link.speed_gbytes_s or 0 for owner, link in rated if owner.name == gpu.name)

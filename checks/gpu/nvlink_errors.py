@@ -29,11 +29,11 @@ MANY = {
     "link_recovery": 100,
 }
 """Totals since driver load from which a link is worth a warning: each recovery is a link that broke down and
-was trained anew, which sound ones do once (two is ours); CRC
+was trained again, which sound ones do once (two is ours); CRC
 and replays happen on sound links, in ones and twos. NVLink 5 recovers within a step, and sound links have
 done so never or a few times: on one with 505 beside links with none Xid 149 followed (hundred is ours)."""
 BROKEN = {"crc_flit": SATURATED, "crc_data": SATURATED, "recovery": 10, "link_recovery_failed": 10}
-"""Totals from which a link is broken whenever that was: a full counter, or trained anew time and again."""
+"""Totals from which a link is broken whenever that was: a full counter, or many retrainings."""
 EFFECTIVE_BER = 1e-6
 """After error correction: the alarm level of Azure/cyclecloud-healthagent (defaults.yaml)."""
 
@@ -71,41 +71,45 @@ def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Ite
     - uncorrectable NVLink error detected during the execution
     """
     counting = [gpu for gpu in links.gpus if any(link.counters or link.ber for link in gpu.links)]
-    findings = [f for gpu in counting for f in _judge(gpu, links.source, gpus, growth)]
+    findings = [f for gpu in counting for f in _judge_gpu(gpu, links.source, gpus, growth)]
     yield from findings
     if not counting:
         yield Finding.skip("no NVLink error counters reported here")
     elif not any(finding.severity.is_problem for finding in findings):
         count = sum(len(gpu.links) for gpu in counting)
-        seen = f": no growth in {growth.seconds} s" if growth else ": totals only, growth not measured"
-        yield Finding.ok(f"{count_with_noun(count, 'link')} of {count_with_noun(len(counting), 'GPU')}{seen}")
+        note = f": no growth in {growth.seconds} s" if growth else ": totals only, growth not measured"
+        yield Finding.ok(f"{count_with_noun(count, 'link')} of {count_with_noun(len(counting), 'GPU')}{note}")
 
 
-def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
-    """At most one finding per GPU: what grows, else what stands out, else what is worth knowing."""
-    known = gpus.get(gpu.index) if gpus else None
-    growing = list(_growing(gpu, growth))
-    high = [line for link in gpu.links for line in _high(link)]
-    some = [line for link in gpu.links for line in _some(link)]
+def _judge_gpu(
+    gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | None
+) -> Iterator[Finding]:
+    """At most one finding per GPU: what grows, else what is high, else what is worth knowing."""
+    device = gpus.get(gpu.index) if gpus else None
+    growing = list(_growing_links(gpu, growth))
+    high = [line for link in gpu.links for line in _high_counters(link)]
+    some = [line for link in gpu.links for line in _some_counters(link)]
     text = (
         "Errors on one GPU's links only: that module or its socket; on links to one NVSwitch: that switch. "
         "Reset the GPUs and watch the counters; if they grow again, request a replacement. Limits: "
         f"{CRC_PER_SECOND.source}."
     )
     steps = (look("nvidia-smi nvlink -e -i {}", gpu.index), look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"))
-    fix = look_at(known, text, "nvlink.errors", steps, "reset-gpu", "all GPUs of the board, during the reset")
+    fix = look_at(
+        device, text, "nvlink.errors", steps, "reset-gpu", "all GPUs of the board, during the reset"
+    )
     if growing:
         summary = f"error counters grow on {count_with_noun(len(growing), 'NVLink')}"
         lines = [
-            one
+            quote
             for link, names, _ in growing[:9]
             for name in names
-            for one in growth_evidence(gpu.index, name, link)
+            for quote in growth_evidence(gpu.index, name, link)
         ]
         judge = Finding.fail if any(severe for *_, severe in growing) else Finding.warn
         yield judge(summary, subject=gpu.subject, evidence=lines, fix=fix)
     elif high:
-        summary = f"many errors since driver load: {high[0]}" + _more(len(high))
+        summary = f"many errors since driver load: {high[0]}" + _and_more(len(high))
         lines = _counter_evidence(gpu, source, MANY, lambda name, count: count >= MANY[name])
         broken = any(
             link.counters.get(name, 0) >= most for link in gpu.links for name, most in BROKEN.items()
@@ -115,7 +119,7 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
         )
     elif some:
         lines = _counter_evidence(gpu, source, _RATES, lambda _, count: count > 0)
-        summary = f"a few errors since driver load: {some[0]}" + _more(len(some))
+        summary = f"a few errors since driver load: {some[0]}" + _and_more(len(some))
         yield Finding.info(summary, subject=gpu.subject, evidence=lines)
 
 
@@ -123,27 +127,27 @@ def _counter_evidence(
     gpu: GpuLinks, source: str, names: Iterable[str], worth: Callable[[str, int], bool]
 ) -> list[Evidence]:
     """The counters of these names that are worth showing, link by link; above its limit the error rate."""
-    found = [
-        one
+    evidence = [
+        quote
         for link in gpu.links
         for name in names
         if name in link.counters and worth(name, link.counters[name])
-        for one in link_evidence(source, gpu.index, link.link, name)
+        for quote in link_evidence(source, gpu.index, link.link, name)
     ]
-    found += [
-        one
+    evidence += [
+        quote
         for link in gpu.links
         if link.ber.get("effective", 0.0) > EFFECTIVE_BER
-        for one in link_evidence(source, gpu.index, link.link, "effective_ber")
+        for quote in link_evidence(source, gpu.index, link.link, "effective_ber")
     ]
-    return found[:18]
+    return evidence[:18]
 
 
-def _more(count: int) -> str:
+def _and_more(count: int) -> str:
     return f" and {count - 1} more" if count > 1 else ""
 
 
-def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[tuple[int, tuple[str, ...], bool]]:
+def _growing_links(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[tuple[int, tuple[str, ...], bool]]:
     """Links with the counters that grow faster than DCGM's health watch allows, and whether much faster."""
     gained = growth.gpu(gpu.index) if growth else None
     if growth is None or gained is None:
@@ -160,22 +164,22 @@ def _growing(gpu: GpuLinks, growth: ErrorGrowth | None) -> Iterator[tuple[int, t
             yield link.link, tuple(fast), severe
 
 
-def _high(link: NvLink) -> Iterator[str]:
+def _high_counters(link: NvLink) -> Iterator[str]:
     many = {name: count for name, count in link.counters.items() if count >= MANY.get(name, SATURATED + 1)}
     many = {name: count for name, count in many.items() if name in MANY}
     if many:
-        yield f"Link {link.link}: {_words(many)}"
+        yield f"Link {link.link}: {_counter_words(many)}"
     rate = link.ber.get("effective")
     if rate is not None and rate > EFFECTIVE_BER:
         yield f"Link {link.link}: effective bit error rate {rate:.0e}"
 
 
-def _some(link: NvLink) -> Iterator[str]:
+def _some_counters(link: NvLink) -> Iterator[str]:
     few = {name: count for name, count in link.counters.items() if count and name in _RATES}
     if few:
-        yield f"Link {link.link}: {_words(few)}"
+        yield f"Link {link.link}: {_counter_words(few)}"
 
 
-def _words(counts: Mapping[str, int]) -> str:
+def _counter_words(counts: Mapping[str, int]) -> str:
     full = {name: "at least " if count == SATURATED else "" for name, count in counts.items()}
     return ", ".join(f"{name.replace('_', ' ')} {full[name]}{count}" for name, count in counts.items())

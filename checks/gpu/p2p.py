@@ -64,26 +64,28 @@ def status(access: PeerAccess, gpus: Gpus | None, board: Board | None) -> Iterat
     if len(access.gpus) < 2:
         yield Finding.skip("a single GPU has no peers")
         return
-    apart = {gpu.index for gpu in gpus.gpus if gpu.mig_mode} if gpus else set()
-    joined = bool(board and board.joined)
-    kinds = _KINDS if joined else _KINDS[:2]
-    told = {kind: _kept_pairs(access.told(kind), apart) for kind in kinds}
-    told = {kind: pairs for kind, pairs in told.items() if pairs}
-    findings = [*_judge_pairs(told, access, gpus, joined)]
+    in_mig = {gpu.index for gpu in gpus.gpus if gpu.mig_mode} if gpus else set()
+    has_nvlink = bool(board and board.joined)
+    kinds = _KINDS if has_nvlink else _KINDS[:2]
+    by_kind = {kind: _kept_pairs(access.told(kind), in_mig) for kind in kinds}
+    by_kind = {kind: pairs for kind, pairs in by_kind.items() if pairs}
+    findings = [*_judge_pairs(by_kind, access, gpus, has_nvlink)]
     yield from findings
-    if not told:
+    if not by_kind:
         yield (
-            Finding.skip("every GPU is in MIG mode: no peer access by design") if apart else _nothing(access)
+            Finding.skip("every GPU is in MIG mode: no peer access by design")
+            if in_mig
+            else _nothing_read(access)
         )
     elif not findings:
-        yield Finding.ok(f"{comma_list(told)} OK between all {len(access.gpus) - len(apart)} GPUs")
+        yield Finding.ok(f"{comma_list(by_kind)} OK between all {len(access.gpus) - len(in_mig)} GPUs")
 
 
-def _kept_pairs(pairs: Mapping[_Pair, str], apart: set[int]) -> dict[_Pair, str]:
-    return {pair: status for pair, status in pairs.items() if not apart & set(pair)}
+def _kept_pairs(pairs: Mapping[_Pair, str], in_mig: set[int]) -> dict[_Pair, str]:
+    return {pair: status for pair, status in pairs.items() if not in_mig & set(pair)}
 
 
-def _nothing(access: PeerAccess) -> Finding:
+def _nothing_read(access: PeerAccess) -> Finding:
     others = {kind for kind in access.statuses if access.statuses[kind]} - {"read", "write"}
     if others:
         return Finding.info(f"only {comma_list(sorted(others))} queried, not peer access itself")
@@ -91,40 +93,40 @@ def _nothing(access: PeerAccess) -> Finding:
 
 
 def _judge_pairs(
-    told: Mapping[str, Mapping[_Pair, str]], access: PeerAccess, gpus: Gpus | None, joined: bool
+    by_kind: Mapping[str, Mapping[_Pair, str]], access: PeerAccess, gpus: Gpus | None, has_nvlink: bool
 ) -> Iterator[Finding]:
-    seen: set[frozenset[_Pair]] = set()
-    for kind, pairs in told.items():
+    reported: set[frozenset[_Pair]] = set()
+    for kind, pairs in by_kind.items():
         refused = {pair: status for pair, status in pairs.items() if status != "ok"}
-        if not refused or frozenset(refused) in seen:
+        if not refused or frozenset(refused) in reported:
             continue
-        seen.add(frozenset(refused))
-        shown = sorted(_joins(refused))[:8]
-        evidence = [one for pair in shown for one in peer_evidence(access.source or P2P, pair, kind)]
+        reported.add(frozenset(refused))
+        shown = sorted(_undirected_pairs(refused))[:8]
+        evidence = [quote for pair in shown for quote in peer_evidence(access.source or P2P, pair, kind)]
         why = _why_normal(refused, pairs, gpus)
-        if joined or why is None:
-            yield from _broken(kind, refused, pairs, evidence, joined)
+        if has_nvlink or why is None:
+            yield from _judge_broken(kind, refused, pairs, evidence, has_nvlink)
         else:
             text = (
-                f"no {kind} access for {len(_joins(refused))} of "
-                f"{count_with_noun(len(_joins(pairs)), 'pair')}: {why}"
+                f"no {kind} access for {len(_undirected_pairs(refused))} of "
+                f"{count_with_noun(len(_undirected_pairs(pairs)), 'pair')}: {why}"
             )
             yield Finding.info(text, evidence=evidence, fix=_FIX)
 
 
-def _broken(
+def _judge_broken(
     kind: str,
     refused: Mapping[_Pair, str],
     pairs: Mapping[_Pair, str],
     evidence: list[Evidence],
-    joined: bool,
+    has_nvlink: bool,
 ) -> Iterator[Finding]:
     """One finding per GPU that is cut off from most others, one per pair that is left."""
-    grave = joined or 1 - len(refused) / len(pairs) >= _MOSTLY
+    grave = has_nvlink or 1 - len(refused) / len(pairs) >= _MOSTLY
     judge = Finding.fail if grave else Finding.warn
-    where = " despite NVLink between all GPUs" if joined else ""
-    per_gpu = Counter(index for pair in _joins(refused) for index in pair)
-    per_gpu_told = Counter(index for pair in _joins(pairs) for index in pair)
+    where = " despite NVLink between all GPUs" if has_nvlink else ""
+    per_gpu = Counter(index for pair in _undirected_pairs(refused) for index in pair)
+    per_gpu_told = Counter(index for pair in _undirected_pairs(pairs) for index in pair)
     bad = {index for index, count in per_gpu.items() if count * 4 > per_gpu_told[index] * 3}
     if len(bad) == len(per_gpu_told):
         summary = f"no {kind} access between any GPUs{where}"
@@ -135,27 +137,27 @@ def _broken(
         summary = f"no {kind} access to or from other GPUs{where}: {words}"
         yield judge(summary, subject=f"gpu:{index}", evidence=evidence, fix=_FIX)
     rest = {pair: status for pair, status in refused.items() if not bad & set(pair)}
-    for one, other in sorted(_joins(rest)):
-        words = rest.get((one, other)) or rest[(other, one)]
-        way = "" if (one, other) in rest and (other, one) in rest else " in one direction"
+    for gpu, peer in sorted(_undirected_pairs(rest)):
+        words = rest.get((gpu, peer)) or rest[(peer, gpu)]
+        way = "" if (gpu, peer) in rest and (peer, gpu) in rest else " in one direction"
         summary = f"no {kind} access{way}{where}: {words}"
-        yield judge(summary, subject=f"pair:{one}-{other}", evidence=evidence, fix=_FIX)
+        yield judge(summary, subject=f"pair:{gpu}-{peer}", evidence=evidence, fix=_FIX)
 
 
 def _why_normal(refused: Mapping[_Pair, str], pairs: Mapping[_Pair, str], gpus: Gpus | None) -> str | None:
-    """Why these refusals are no fault; None when one GPU or pair stands out."""
-    listed = {gpu.index: gpu for gpu in gpus.gpus} if gpus else {}
-    models = {i: gpu_model(g.name or "", g.pci_device_id or "") for i, g in listed.items()}
+    """Why these refusals are no fault; None when one GPU or pair differs from the rest."""
+    by_index = {gpu.index: gpu for gpu in gpus.gpus} if gpus else {}
+    models = {i: gpu_model(g.name or "", g.pci_device_id or "") for i, g in by_index.items()}
     driver = [pair for pair in refused if any((m := models.get(i)) and not m.p2p for i in pair)]
     if len(driver) == len(refused):
         return "the driver disables P2P over PCIe for GeForce cards"
-    names = {listed[i].name for pair in refused for i in pair if i in listed}
+    names = {by_index[i].name for pair in refused for i in pair if i in by_index}
     if len(names) > 1:
         return "different GPU models"
     if len(refused) == len(pairs):
         return f"the same for all pairs ({', '.join(sorted(set(refused.values())))}), NCCL uses host memory"
-    per_gpu = Counter(one for one, _ in refused)
-    rows = {per_gpu[one] for one, _ in pairs}
+    per_gpu = Counter(first for first, _ in refused)
+    rows = {per_gpu[first] for first, _ in pairs}
     if len(rows) == 1:
         count = rows.pop()
         return f"the same for every GPU ({count_with_noun(count, 'peer')}), as across sockets"
@@ -163,6 +165,6 @@ def _why_normal(refused: Mapping[_Pair, str], pairs: Mapping[_Pair, str], gpus: 
     return "too few GPUs to know what is normal" if small else None
 
 
-def _joins(pairs: Iterable[_Pair]) -> set[_Pair]:
+def _undirected_pairs(pairs: Iterable[_Pair]) -> set[_Pair]:
     """Pairs without their direction."""
     return {(min(pair), max(pair)) for pair in pairs}

@@ -14,7 +14,7 @@ from nodedoctor.wording import comma_list
 from ..unavailable import all_of, none_shown, not_reported
 
 TOLERANCE_W = 1.0
-"""Limits are told in whole or hundredths of watts, and rounded differently by different sources."""
+"""Sources report limits in whole or hundredths of watts, and round them differently."""
 
 
 @check("power.limit", "GPU power limits", tags={"fast", "gpu"})
@@ -33,52 +33,58 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    told = [gpu for gpu in gpus.gpus if gpu.power_limit_w is not None]
-    defaults = [gpu for gpu in told if gpu.power_limit_default_w]
-    low = [(gpu, usual) for gpu in told if (usual := _usual(gpu, told)) and _below(gpu, usual)]
+    readable = [gpu for gpu in gpus.gpus if gpu.power_limit_w is not None]
+    defaults = [gpu for gpu in readable if gpu.power_limit_default_w]
+    low = [
+        (gpu, usual) for gpu in readable if (usual := _usual_limit(gpu, readable)) and _is_below(gpu, usual)
+    ]
     if (
         low
         and len(low) == len(gpus.gpus)
         and (
-            _alike(told)
+            _same_limits(readable)
             or not any(is_datacentre(gpu.name or "", gpu.pci_device_id or "") for gpu in gpus.gpus)
         )
     ):
         watts = sorted({f"{gpu.power_limit_w:.0f}" for gpu, _ in low})
-        yield Finding.info(f"{all_of(told)} limited to {comma_list(watts)} W, below the default")
+        yield Finding.info(f"{all_of(readable)} limited to {comma_list(watts)} W, below the default")
         return
     for gpu, usual in low:
-        yield _low(gpu, usual, gpus.source)
-    if not told:
+        yield _low_limit(gpu, usual, gpus.source)
+    if not readable:
         yield not_reported("power limit", gpus.gpus, "power_limit_w")
     elif not low and not defaults:
-        note = f"{all_of(told)} at {told[0].power_limit_w:.0f} W, default not reported"
-        alike = len({gpu.power_limit_w for gpu in told}) == 1
-        yield Finding.info(note) if alike and len(told) > 1 else not_reported("default power limit", told)
+        note = f"{all_of(readable)} at {readable[0].power_limit_w:.0f} W, default not reported"
+        same_limit = len({gpu.power_limit_w for gpu in readable}) == 1
+        yield (
+            Finding.info(note)
+            if same_limit and len(readable) > 1
+            else not_reported("default power limit", readable)
+        )
     elif not low:
-        yield Finding.ok(f"{all_of(told)} at the default power limit or above")
+        yield Finding.ok(f"{all_of(readable)} at the default power limit or above")
 
 
-def _alike(told: list[Gpu]) -> bool:
+def _same_limits(gpus: list[Gpu]) -> bool:
     """Whether several GPUs have one limit for each model: no accident does that."""
-    limits = {(gpu.name, round(gpu.power_limit_w or 0.0)) for gpu in told}
-    return len(told) > 1 and len(limits) == len({gpu.name for gpu in told})
+    limits = {(gpu.name, round(gpu.power_limit_w or 0.0)) for gpu in gpus}
+    return len(gpus) > 1 and len(limits) == len({gpu.name for gpu in gpus})
 
 
-def _usual(gpu: Gpu, told: list[Gpu]) -> float | None:
+def _usual_limit(gpu: Gpu, gpus: list[Gpu]) -> float | None:
     """Its own default; where a source does not tell it, what most of at least three like it have."""
     if gpu.power_limit_default_w:
         return gpu.power_limit_default_w
-    limits = [peer.power_limit_w for peer in told if peer.name == gpu.name and peer.power_limit_w]
+    limits = [peer.power_limit_w for peer in gpus if peer.name == gpu.name and peer.power_limit_w]
     common = max(set(limits), key=limits.count, default=None)
     return common if len(limits) > 2 and limits.count(common or 0) * 2 > len(limits) else None
 
 
-def _below(gpu: Gpu, usual: float) -> bool:
+def _is_below(gpu: Gpu, usual: float) -> bool:
     return gpu.power_limit_w is not None and gpu.power_limit_w < usual - TOLERANCE_W
 
 
-def _low(gpu: Gpu, usual: float, source: str) -> Finding:
+def _low_limit(gpu: Gpu, usual: float, source: str) -> Finding:
     whose = "the default" if gpu.power_limit_default_w else "its peers' limit"
     fix = Fix(
         "Restore the limit, unless it was lowered on purpose. Limits set with nvidia-smi are lost at a "
@@ -92,6 +98,6 @@ def _low(gpu: Gpu, usual: float, source: str) -> Finding:
         "nodedoctor power.limit",
         "https://docs.nvidia.com/deploy/nvidia-smi/",
     )
-    said = values(source, gpu, "power_limit_w", "power_limit_default_w")
+    evidence = values(source, gpu, "power_limit_w", "power_limit_default_w")
     summary = f"power limit {gpu.power_limit_w:.0f} W, below {whose} of {usual:.0f} W"
-    return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+    return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)

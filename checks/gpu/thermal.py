@@ -51,25 +51,29 @@ def temperature(gpus: Gpus) -> Iterator[Finding]:
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    told = [gpu for gpu in gpus.gpus if gpu.temperature_c is not None or gpu.t_limit_margin_c is not None]
-    findings = [finding for gpu in told if (finding := _hot(gpu, gpus.source))]
-    known = {finding.subject for finding in findings}
-    findings += [f for gpu in told if gpu.subject not in known and (f := _hotter(gpu, told, gpus.source))]
-    unlimited = [gpu for gpu in told if not _limits(gpu) and (gpu.temperature_c or 0) > COOL_C]
+    readable = [gpu for gpu in gpus.gpus if gpu.temperature_c is not None or gpu.t_limit_margin_c is not None]
+    findings = [finding for gpu in readable if (finding := _judge_heat(gpu, gpus.source))]
+    subjects = {finding.subject for finding in findings}
+    findings += [
+        f
+        for gpu in readable
+        if gpu.subject not in subjects and (f := _hotter_than_peers(gpu, readable, gpus.source))
+    ]
+    unlimited = [gpu for gpu in readable if not _heat_limits(gpu) and (gpu.temperature_c or 0) > COOL_C]
     yield from findings
-    if not told:
+    if not readable:
         yield not_reported("temperature", gpus.gpus, "temperature_c", "t_limit_margin_c")
     elif unlimited:
         yield not_reported(
             f"temperature limit of a GPU at {unlimited[0].temperature_c} C", unlimited, "slowdown_c"
         )
     elif not findings:
-        hottest = max((gpu.temperature_c for gpu in told if gpu.temperature_c is not None), default=None)
+        hottest = max((gpu.temperature_c for gpu in readable if gpu.temperature_c is not None), default=None)
         degrees = "" if hottest is None else f" (hottest: {hottest} C)"
-        yield Finding.ok(f"{all_of(told)} below the temperature limits{degrees}")
+        yield Finding.ok(f"{all_of(readable)} below the temperature limits{degrees}")
 
 
-def _limits(gpu: Gpu) -> tuple[int, int, int] | None:
+def _heat_limits(gpu: Gpu) -> tuple[int, int, int] | None:
     """What it has, where it slows down and what it should stay below, all on one scale; higher is hotter."""
     if gpu.t_limit_margin_c is not None:
         # Distances: 0 left is the maximum operating temperature, -2 the slowdown (nvidia-smi(1), T.Limit).
@@ -85,33 +89,33 @@ def _limits(gpu: Gpu) -> tuple[int, int, int] | None:
     return gpu.temperature_c, slowdown_c, min(operating, slowdown_c)
 
 
-def _hot(gpu: Gpu, source: str) -> Finding | None:
-    said = _evidence(gpu, source)
-    fix = _cooling(gpu)
+def _judge_heat(gpu: Gpu, source: str) -> Finding | None:
+    evidence = _heat_evidence(gpu, source)
+    fix = _cooling_fix(gpu)
     memory = gpu.memory_temperature_c
-    if limits := _limits(gpu):
+    if limits := _heat_limits(gpu):
         now, slowdown, operating = limits
         at = f"{gpu.temperature_c} C" if gpu.temperature_c is not None else "the GPU"
         if now >= slowdown:
             summary = f"{at}, at or above the slowdown threshold"
-            return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+            return Finding.fail(summary, subject=gpu.subject, evidence=evidence, fix=fix)
         if now > operating:
             summary = f"{at}, above the maximum operating temperature ({slowdown - now} C below slowdown)"
-            return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+            return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)
     if memory is not None and gpu.memory_max_operating_c and memory > gpu.memory_max_operating_c:
         summary = f"memory at {memory} C, maximum {gpu.memory_max_operating_c} C"
-        return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+        return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)
     return None
 
 
-def _hotter(gpu: Gpu, told: list[Gpu], source: str) -> Finding | None:
+def _hotter_than_peers(gpu: Gpu, gpus: list[Gpu], source: str) -> Finding | None:
     """Much hotter than its peers at the same power: a fan, a filter, thermal paste."""
     now, draw = gpu.temperature_c, gpu.power_draw_w
     if now is None or not draw or now < WARM_C:
         return None
     peers = [
         peer.temperature_c
-        for peer in told
+        for peer in gpus
         if peer is not gpu
         and peer.name == gpu.name
         and peer.temperature_c is not None
@@ -121,15 +125,17 @@ def _hotter(gpu: Gpu, told: list[Gpu], source: str) -> Finding | None:
     if len(peers) < 2 or now - median(peers) < OUTLIER_C:
         return None
     summary = f"{now} C, {now - median(peers):.0f} C above the median of {len(peers)} GPUs at similar power"
-    return Finding.warn(summary, subject=gpu.subject, evidence=_evidence(gpu, source), fix=_cooling(gpu))
+    return Finding.warn(
+        summary, subject=gpu.subject, evidence=_heat_evidence(gpu, source), fix=_cooling_fix(gpu)
+    )
 
 
-def _evidence(gpu: Gpu, source: str) -> list[Evidence]:
+def _heat_evidence(gpu: Gpu, source: str) -> list[Evidence]:
     names = ("temperature_c", "slowdown_c", "t_limit_margin_c", "memory_temperature_c")
     return values(source, gpu, *(name for name in names if getattr(gpu, name) is not None))
 
 
-def _cooling(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
+def _cooling_fix(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
     steps = (
         look("nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {}", gpu.index),
         look("sudo ipmitool sdr type Fan"),
@@ -156,32 +162,32 @@ def throttle(gpus: Gpus) -> Iterator[Finding]:
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    told = [gpu for gpu in gpus.gpus if gpu.clock_event_reasons is not None]
-    findings = [finding for gpu in told if (finding := _slowed(gpu, gpus.source))]
+    readable = [gpu for gpu in gpus.gpus if gpu.clock_event_reasons is not None]
+    findings = [finding for gpu in readable if (finding := _judge_slowdown(gpu, gpus.source))]
     yield from findings
-    if not told:
+    if not readable:
         yield not_reported("clock event reasons", gpus.gpus, "clock_event_reasons")
     elif not findings:
-        yield Finding.ok(f"no hardware or thermal slowdown on {all_of(told)}")
+        yield Finding.ok(f"no hardware or thermal slowdown on {all_of(readable)}")
 
 
-def _slowed(gpu: Gpu, source: str) -> Finding | None:
+def _judge_slowdown(gpu: Gpu, source: str) -> Finding | None:
     reasons = gpu.clock_event_reasons or ()
-    said = [
+    evidence = [
         *values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz"),
         *identity_evidence(source, gpu),
     ]
-    active = _event(gpu)
+    active = _first_event(gpu)
     if active == BARE:
         summary = "hardware slowdown at this moment, without heat or power brake (normal while clocks change)"
-        return Finding.info(summary, subject=gpu.subject, evidence=said)
+        return Finding.info(summary, subject=gpu.subject, evidence=evidence)
     if active:
         summary = f"{active.replace('_', ' ').replace('hw ', 'hardware ')}: {_EVENTS[active]}"
-        return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_slowdown_fix(gpu, active))
+        return Finding.fail(summary, subject=gpu.subject, evidence=evidence, fix=_slowdown_fix(gpu, active))
     if "sw_thermal_slowdown" in reasons:
         summary = "software thermal slowdown: the driver lowers the clocks to cool the GPU or its memory"
         return Finding.warn(
-            summary, subject=gpu.subject, evidence=said, fix=_cooling(gpu, "thermal.throttle")
+            summary, subject=gpu.subject, evidence=evidence, fix=_cooling_fix(gpu, "thermal.throttle")
         )
     return None
 
@@ -200,15 +206,15 @@ def slowdown(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    watched = [(gpu, lasting) for gpu in gpus.gpus if (lasting := _lasting(gpu, growth)) is not None]
-    stays = [gpu for gpu, lasting in watched if BARE in lasting and _event(gpu) == BARE]
+    watched = [(gpu, lasting) for gpu in gpus.gpus if (lasting := _lasting_reasons(gpu, growth)) is not None]
+    stays = [gpu for gpu, lasting in watched if BARE in lasting and _first_event(gpu) == BARE]
     for gpu in stays:
-        said = growth_evidence(gpu.index, "clock_event_reasons")
+        evidence = growth_evidence(gpu.index, "clock_event_reasons")
         fix = _slowdown_fix(gpu, BARE, "thermal.slowdown")
         yield Finding.warn(
             "sustained hardware slowdown without heat or power brake",
             subject=gpu.subject,
-            evidence=[*said, *identity_evidence(gpus.source, gpu)],
+            evidence=[*evidence, *identity_evidence(gpus.source, gpu)],
             fix=fix,
         )
     if not watched and any(gpu.clock_event_reasons is not None for gpu in gpus.gpus):
@@ -219,20 +225,20 @@ def slowdown(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
         yield Finding.ok(f"no sustained hardware slowdown on {all_of([gpu for gpu, _ in watched])}")
 
 
-def _lasting(gpu: Gpu, growth: ErrorGrowth) -> tuple[str, ...] | None:
-    """The reasons that stood in both later samples; None where they were not seen."""
+def _lasting_reasons(gpu: Gpu, growth: ErrorGrowth) -> tuple[str, ...] | None:
+    """The reasons that both later samples have; None where they were not read."""
     gained = growth.gpu(gpu.index)
     return gained.lasting_reasons if gained and gpu.clock_event_reasons is not None else None
 
 
-def _event(gpu: Gpu) -> str | None:
+def _first_event(gpu: Gpu) -> str | None:
     """The first of the hardware's reasons, which names the cause."""
     return next((name for name in _EVENTS if name in (gpu.clock_event_reasons or ())), None)
 
 
 def _slowdown_fix(gpu: Gpu, reason: str, verify: str = "thermal.throttle") -> Fix:
     if reason == "hw_thermal_slowdown":
-        return _cooling(gpu, "thermal.throttle")
+        return _cooling_fix(gpu, "thermal.throttle")
     text = (
         "Check power supplies, their cables and the chassis' power cap (BMC). If only one GPU is affected, "
         "its power connection or board is bad: reseat or replace it."

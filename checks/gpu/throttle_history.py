@@ -1,4 +1,4 @@
-"""How long has each GPU been slowed down by heat or power since its driver was loaded, and who stands out?"""
+"""How long has each GPU been slowed down by heat or power since its driver was loaded, and which most?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_SHARE = 0.05
 """Part of the time since boot that is too much also where all GPUs have it: the room or the power supply."""
 
 
-def _seconds(reason: str) -> Attribute[Gpu]:
+def _reason_seconds(reason: str) -> Attribute[Gpu]:
     return Attribute(
         reason, "growth", lambda gpu: (gpu.clock_event_seconds or {}).get(reason), "high", PEERS_RATIO - 1
     )
@@ -52,48 +52,50 @@ def history(gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    told = [gpu for gpu in gpus.gpus if set(REASONS) & set(gpu.clock_event_seconds or {})]
-    if not told:
+    readable = [gpu for gpu in gpus.gpus if set(REASONS) & set(gpu.clock_event_seconds or {})]
+    if not readable:
         yield not_reported("counters of clock event reasons", gpus.gpus, "clock_event_seconds")
         return
     uptime = machine.uptime_seconds if machine else None
-    findings = [one for reason in REASONS for one in _reason(reason, told, uptime, gpus.source)]
+    findings = [f for reason in REASONS for f in _judge_reason(reason, readable, uptime, gpus.source)]
     yield from findings
     if any(finding.severity.is_problem for finding in findings):
         return
     if uptime is None:
         yield Finding.unknown("not-visible-here", "unknown how long these counters have run")
     elif not findings:
-        yield Finding.ok(f"{all_of(told)} throttled for less than {SHARE:.0%} of uptime{_part(told)}")
+        yield Finding.ok(
+            f"{all_of(readable)} throttled for less than {SHARE:.0%} of uptime{_counted_part(readable)}"
+        )
 
 
-def _part(told: list[Gpu]) -> str:
+def _counted_part(gpus: list[Gpu]) -> str:
     """Which reasons these counters were of, where they are not of all.
 
     Up to driver 580 NVML counts software slowdown alone (nvml.h: field 75, which is the performance policy
     "thermal" of nvmlDeviceGetViolationStatus); hardware slowdown and power brake have counters from 590 on.
     """
-    counted = [reason for reason in REASONS if all(reason in (gpu.clock_event_seconds or {}) for gpu in told)]
-    if len(counted) == len(REASONS):
+    reasons = [reason for reason in REASONS if all(reason in (gpu.clock_event_seconds or {}) for gpu in gpus)]
+    if len(reasons) == len(REASONS):
         return ""
-    of = " and ".join(REASONS[reason] for reason in counted) or "not the same reasons on all"
-    return f" (only {of} counted)"
+    text = " and ".join(REASONS[reason] for reason in reasons) or "not the same reasons on all"
+    return f" (only {text} counted)"
 
 
-def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> Iterator[Finding]:
-    odd = {one.device.index: one for one in odd_ones(told, [_seconds(reason)])}
-    for gpu in told:
+def _judge_reason(reason: str, gpus: list[Gpu], uptime: float | None, source: str) -> Iterator[Finding]:
+    diffs = {diff.device.index: diff for diff in odd_ones(gpus, [_reason_seconds(reason)])}
+    for gpu in gpus:
         seconds = (gpu.clock_event_seconds or {}).get(reason, 0.0)
         # The driver may have been loaded later than the node was booted: the share is at least this.
         share = seconds / uptime if uptime else 0.0
-        if share < SHARE or not (gpu.index in odd or share >= MOST_SHARE):
+        if share < SHARE or not (gpu.index in diffs or share >= MOST_SHARE):
             continue
         summary = f"{REASONS[reason]} for {seconds / 3600:.1f} h, {share:.0%} of uptime"
-        if one := odd.get(gpu.index):
+        if diff := diffs.get(gpu.index):
             summary += (
-                f" (median of {count_with_noun(one.peers, 'peer')}: {float(str(one.usual)) / 3600:.1f} h)"
+                f" (median of {count_with_noun(diff.peers, 'peer')}: {float(str(diff.usual)) / 3600:.1f} h)"
             )
-        said = clock_seconds(source, gpu, reason)
+        evidence = clock_seconds(source, gpu, reason)
         text = "Check fans, filters and the cooler; for a power brake, power supplies and their cables."
         steps = (
             look("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {}", gpu.index),
@@ -103,6 +105,6 @@ def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> 
         yield Finding.warn(
             summary,
             subject=f"{gpu.subject}/{reason.replace('_', '-')}",
-            evidence=[*said, *identity_evidence(source, gpu)],
+            evidence=[*evidence, *identity_evidence(source, gpu)],
             fix=look_at(gpu, text, "thermal.history", steps),
         )

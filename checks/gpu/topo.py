@@ -18,7 +18,7 @@ MESH_LINKS = 4
 """NVLinks per pair from which a matrix is a board's: fewer are bridges, or meshes unlike by pair (V100)."""
 WIRED = 6
 """NVLinks per pair at most without a switch: three others share 18 (GB200 and H100 of four GPUs)."""
-_WHOLE = (4, 8, 16)
+_BOARD_SIZES = (4, 8, 16)
 """GPUs of a complete board."""
 _NEAR = ("PIX", "PXB")
 _NVLINK = re.compile(r"NV(\d{1,2})")
@@ -77,36 +77,36 @@ def matrix(
     Threshold: Tokens per platform in the gpus table.
     False positives: Meshes that differ by pair by design (V100), pastes with damaged columns.
     """
-    apart = {f"GPU{gpu.index}" for gpu in gpus.gpus if gpu.mig_mode} if gpus else set()
-    names = tuple(name for name in topology.gpus if name not in apart)
+    in_mig = {f"GPU{gpu.index}" for gpu in gpus.gpus if gpu.mig_mode} if gpus else set()
+    names = tuple(name for name in topology.gpus if name not in in_mig)
     if len(names) < 2:
         why = "a single GPU" if len(topology.gpus) < 2 else "fewer than two GPUs without MIG"
         yield Finding.skip(f"{why}: no pairs to check")
         return
-    cells = _cells(topology, names)
-    expected = _expected(cells, board, len(names))
-    odd = {pair: token for pair, token in cells.items() if expected and token not in expected}
-    findings = list(_odd_rows(odd, cells, expected, board))
+    cells = _cells_between(topology, names)
+    expected = _expected_tokens(cells, board, len(names))
+    odd_cells = {pair: token for pair, token in cells.items() if expected and token not in expected}
+    findings = list(_odd_rows(odd_cells, cells, expected, board))
     if not topology.damaged:  # a GPU whose row is missing seems to have no NVLink
-        findings += _unjoined(cells, names, expected)
+        findings += _judge_unjoined(cells, names, expected)
     if not findings:
-        findings += [*_strange(cells, expected), *_incomplete(names, expected, inventory)]
+        findings += [*_judge_strange(cells, expected), *_judge_incomplete(names, expected, inventory)]
     yield from findings
     if topology.damaged:
-        yield _damaged(topology)
+        yield _damaged_rows(topology)
     elif not findings:
         counts = Counter(cells.values()).most_common()
-        told = ", ".join(f"{token} x{count}" for token, count in counts)
-        yield Finding.ok(f"{len(names)} GPUs: {told}")
+        text = ", ".join(f"{token} x{count}" for token, count in counts)
+        yield Finding.ok(f"{len(names)} GPUs: {text}")
 
 
-def _cells(topology: Topology, names: tuple[str, ...]) -> dict[_Pair, str]:
+def _cells_between(topology: Topology, names: tuple[str, ...]) -> dict[_Pair, str]:
     """The tokens between these GPUs."""
     links = topology.links
     return {(a, b): t for a in names for b in names if a != b and (t := links.get(a, {}).get(b))}
 
 
-def _damaged(topology: Topology) -> Finding:
+def _damaged_rows(topology: Topology) -> Finding:
     """What was read holds for the other rows; of these nothing is known."""
     summary = (
         f"not judged: the row of {comma_list(topology.damaged)} is missing or has another number "
@@ -116,11 +116,11 @@ def _damaged(topology: Topology) -> Finding:
     return Finding.unknown("not-visible-here", summary, subject="topo:rows", fix=_AGAIN)
 
 
-def _expected(cells: Mapping[_Pair, str], board: Board | None, gpus: int) -> frozenset[str]:
+def _expected_tokens(cells: Mapping[_Pair, str], board: Board | None, gpus: int) -> frozenset[str]:
     """The tokens every cell must have; empty where cells may differ."""
     common, count = Counter(cells.values()).most_common(1)[0] if cells else ("", 0)
-    found = _NVLINK.fullmatch(common)
-    links = int(found[1]) if found else 0
+    match = _NVLINK.fullmatch(common)
+    links = int(match[1]) if match else 0
     model = board.known_model if board else None
     if board and board.joined and model:
         direct = links * (gpus - 1) == model.nvlink_links and count == len(cells)  # wired without a switch
@@ -134,75 +134,77 @@ def _one_more(cells: Mapping[_Pair, str], common: str, gpus: int) -> bool:
     """A whole board and one GPU besides, like the display adapter of a DGX Station."""
     outside = Counter(name for pair, token in cells.items() if token != common for name in set(pair))
     alone = [name for name, count in outside.items() if count == 2 * (gpus - 1)]
-    return gpus - 1 in _WHOLE and len(alone) == 1 and len(outside) == gpus
+    return gpus - 1 in _BOARD_SIZES and len(alone) == 1 and len(outside) == gpus
 
 
 def _odd_rows(
-    odd: Mapping[_Pair, str], cells: Mapping[_Pair, str], expected: frozenset[str], board: Board | None
+    odd_cells: Mapping[_Pair, str], cells: Mapping[_Pair, str], expected: frozenset[str], board: Board | None
 ) -> Iterator[Finding]:
     """The GPUs whose whole row is odd, then single pairs; one finding when everything is."""
-    if not odd:
+    if not odd_cells:
         return
     usual = " or ".join(sorted(expected))
     where = f" on {board.platform}" if board and board.platform else ""
-    if len(odd) == len(cells):
-        told = ", ".join(sorted(set(odd.values())))
-        summary = f"no pair is {usual}{where}: {told}"
-        yield Finding.fail(summary, evidence=_lines({a for a, _ in cells}), fix=_FIX)
+    if len(odd_cells) == len(cells):
+        text = ", ".join(sorted(set(odd_cells.values())))
+        summary = f"no pair is {usual}{where}: {text}"
+        yield Finding.fail(summary, evidence=_row_evidence({a for a, _ in cells}), fix=_FIX)
         return
-    per_gpu = Counter(name for pair in odd for name in pair)
+    per_gpu = Counter(name for pair in odd_cells for name in pair)
     full = Counter(name for pair in cells for name in pair)
     rows = {name for name, count in per_gpu.items() if count * 4 > full[name] * 3}
-    for name in sorted(rows, key=_number):
-        told = ", ".join(sorted({token for pair, token in odd.items() if name in pair}))
-        summary = f"connected to the others by {told}, expected {usual}{where}"
-        subject = f"gpu:{_number(name)}"
-        yield Finding.fail(summary, subject=subject, evidence=_lines({name}), fix=_FIX)
-    rest = {pair: token for pair, token in odd.items() if not rows & set(pair)}
-    for a, b in sorted({(min(p, key=_number), max(p, key=_number)) for p in rest}):
+    for name in sorted(rows, key=_gpu_number):
+        text = ", ".join(sorted({token for pair, token in odd_cells.items() if name in pair}))
+        summary = f"connected to the others by {text}, expected {usual}{where}"
+        subject = f"gpu:{_gpu_number(name)}"
+        yield Finding.fail(summary, subject=subject, evidence=_row_evidence({name}), fix=_FIX)
+    rest = {pair: token for pair, token in odd_cells.items() if not rows & set(pair)}
+    for a, b in sorted({(min(p, key=_gpu_number), max(p, key=_gpu_number)) for p in rest}):
         token = rest.get((a, b)) or rest[(b, a)]
         way = "" if (a, b) in rest and (b, a) in rest else f" (reverse direction {cells.get((b, a), '?')})"
         summary = f"connected by {token}{way}, expected {usual}{where}"
-        subject = f"pair:{_number(a)}-{_number(b)}"
-        yield Finding.fail(summary, subject=subject, evidence=_lines({a, b}), fix=_FIX)
+        subject = f"pair:{_gpu_number(a)}-{_gpu_number(b)}"
+        yield Finding.fail(summary, subject=subject, evidence=_row_evidence({a, b}), fix=_FIX)
 
 
-def _unjoined(
+def _judge_unjoined(
     cells: Mapping[_Pair, str], names: tuple[str, ...], expected: frozenset[str]
 ) -> Iterator[Finding]:
     """Cards joined by bridges, and one that most probably should be and is not."""
     if expected:
         return
     partners = {name: {t for (a, _), t in cells.items() if a == name and _NVLINK.match(t)} for name in names}
-    joined = [name for name in names if partners[name]]
+    bridged = [name for name in names if partners[name]]
     alone = [name for name in names if not partners[name]]
-    if len(joined) < 4 or not alone or len(alone) % 2 or len(alone) * 3 > len(names):
+    if len(bridged) < 4 or not alone or len(alone) % 2 or len(alone) * 3 > len(names):
         return
     for name in alone:
         summary = "no NVLink to any other GPU, unlike its peers: bridge missing or loose"
-        subject = f"gpu:{_number(name)}"
-        yield Finding.warn(summary, subject=subject, evidence=_lines({name}), fix=_FIX)
+        subject = f"gpu:{_gpu_number(name)}"
+        yield Finding.warn(summary, subject=subject, evidence=_row_evidence({name}), fix=_FIX)
 
 
-def _strange(cells: Mapping[_Pair, str], expected: frozenset[str]) -> Iterator[Finding]:
+def _judge_strange(cells: Mapping[_Pair, str], expected: frozenset[str]) -> Iterator[Finding]:
     """Cells that are no path at all, and a mesh that no board is known to have."""
     for (a, b), token in cells.items():
-        if token in ("X", "N/A") and _number(a) < _number(b):
-            subject = f"pair:{_number(a)}-{_number(b)}"
-            yield Finding.warn(f"{token}: no path reported", subject=subject, evidence=_lines({a}), fix=_FIX)
-    known = {board.topo_token for board in platforms()}
-    if expected and not expected & known and (len(cells) > 12 or _too_many_to_be_wired(expected)):
-        yield _on_no_board(", ".join(expected), sorted({a for a, _ in cells}, key=_number))
+        if token in ("X", "N/A") and _gpu_number(a) < _gpu_number(b):
+            subject = f"pair:{_gpu_number(a)}-{_gpu_number(b)}"
+            yield Finding.warn(
+                f"{token}: no path reported", subject=subject, evidence=_row_evidence({a}), fix=_FIX
+            )
+    tokens = {board.topo_token for board in platforms()}
+    if expected and not expected & tokens and (len(cells) > 12 or _too_many_to_be_wired(expected)):
+        yield _on_no_board(", ".join(expected), sorted({a for a, _ in cells}, key=_gpu_number))
 
 
 def _on_no_board(token: str, rows: list[str]) -> Finding:
     """A number of links that no board has between its GPUs, in the rows that were read."""
     if len(rows) > 1:
         summary = f"all pairs are {token}, as on no known board: links may be down on every GPU"
-        return Finding.warn(summary, evidence=_lines(set(rows)), fix=_FIX)
+        return Finding.warn(summary, evidence=_row_evidence(set(rows)), fix=_FIX)
     summary = f"{token} to all others, as on no known board: links may be down"
-    subject = f"gpu:{_number(rows[0])}"
-    return Finding.warn(summary, subject=subject, evidence=_lines(set(rows)), fix=_FIX)
+    subject = f"gpu:{_gpu_number(rows[0])}"
+    return Finding.warn(summary, subject=subject, evidence=_row_evidence(set(rows)), fix=_FIX)
 
 
 def _too_many_to_be_wired(tokens: frozenset[str]) -> bool:
@@ -210,7 +212,7 @@ def _too_many_to_be_wired(tokens: frozenset[str]) -> bool:
     return any(int(match[1]) > WIRED for token in tokens if (match := _NVLINK.fullmatch(token)))
 
 
-def _incomplete(
+def _judge_incomplete(
     names: tuple[str, ...], expected: frozenset[str], inventory: Inventory | None
 ) -> Iterator[Finding]:
     """Seven GPUs of a board of eight in a pasted matrix; on a node, driver.gpus-present knows better."""
@@ -219,16 +221,16 @@ def _incomplete(
         yield Finding.warn(summary, fix=_FIX)
 
 
-def _number(name: str) -> int:
+def _gpu_number(name: str) -> int:
     return int(name.removeprefix("GPU"))
 
 
-def _lines(rows: set[str]) -> list[Evidence]:
-    shown = sorted(rows, key=_number)[:8]
-    return [_row(name) for name in shown]
+def _row_evidence(rows: set[str]) -> list[Evidence]:
+    shown = sorted(rows, key=_gpu_number)[:8]
+    return [_matrix_row(name) for name in shown]
 
 
-def _row(name: str) -> Evidence:
+def _matrix_row(name: str) -> Evidence:
     """The row of the matrix; a header begins with the names of two devices."""
     return quoted_like(TOPO, rf"^[ \t]*({re.escape(name)}[ \t]+(?!GPU|NIC|mlx|CPU).*\S)")
 
@@ -258,10 +260,12 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
     far = {name: path for name, (path, _) in nearest.items() if path not in _NEAR and path}
     if bare := _bare_socket(topology, near, nearest):
         summary = (
-            f"no NIC on the socket of {numbered('GPU', map(_number, bare))} (SYS to all), each of "
-            f"{numbered('GPU', map(_number, near))} has its own: NICs of one socket are missing"
+            f"no NIC on the socket of {numbered('GPU', map(_gpu_number, bare))} (SYS to all), each of "
+            f"{numbered('GPU', map(_gpu_number, near))} has its own: NICs of one socket are missing"
         )
-        yield Finding.warn(summary, subject="topo:socket", evidence=[_row(name) for name in bare], fix=_RAIL)
+        yield Finding.warn(
+            summary, subject="topo:socket", evidence=[_matrix_row(name) for name in bare], fix=_RAIL
+        )
         return
     if len(near) < 3 or len(near) * 4 < len(topology.gpus) * 3:
         paths = ", ".join(sorted({path for path, _ in nearest.values() if path})) or "none"
@@ -272,9 +276,11 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
             f"nearest NIC at {path}; {count_with_noun(len(near), 'other GPU')} "
             f"{singular_or_plural(len(near), 'has', 'have')} one under the same switch"
         )
-        yield Finding.warn(summary, subject=f"gpu:{_number(name)}", evidence=[_row(name)], fix=_RAIL)
+        yield Finding.warn(
+            summary, subject=f"gpu:{_gpu_number(name)}", evidence=[_matrix_row(name)], fix=_RAIL
+        )
     if topology.damaged:
-        yield _damaged(topology)
+        yield _damaged_rows(topology)
     elif not far:
         yield Finding.ok(f"{count_with_noun(len(near), 'GPU')} with a NIC under the same PCIe switch")
 

@@ -48,7 +48,7 @@ def numa(
     Threshold: NCCL documentation and set-up guides of GPU nodes.
     False positives: Jobs that share the node and were given processors on purpose.
     """
-    near = _affinity(gpus, topology)
+    near = _gpu_affinity(gpus, topology)
     source = gpus.source if any(gpu.cpu_affinity for gpu in gpus.gpus) else TOPO
     if numa is not None and len([node for node in numa.nodes if node.cpus]) == 1:
         yield Finding.skip("all CPUs are in one NUMA node")
@@ -59,10 +59,10 @@ def numa(
     allowed = set(cpu_list(limits.cgroup.cpus)) if limits and limits.cgroup.cpus else set()
     far = {index: cpus for index, cpus in near.items() if allowed and not allowed & set(cpus)}
     if far:
-        said = limits.cgroup.said("cpus") if limits else []
-        said += [one for index in far for one in _near_said(gpus, source, index)]
+        evidence = limits.cgroup.said("cpus") if limits else []
+        evidence += [quote for index in far for quote in _near_said(gpus, source, index)]
         summary = f"none of this job's CPUs is near {numbered('GPU', far)}"
-        yield Finding.warn(summary, evidence=said, fix=_CPUSET)
+        yield Finding.warn(summary, evidence=evidence, fix=_CPUSET)
     groups = len(set(near.values()))
     if limits and limits.sysctl.get("kernel.numa_balancing") == 1 and (numa is None or len(numa.nodes) > 1):
         summary = (
@@ -71,9 +71,9 @@ def numa(
         )
         yield Finding.info(summary, fix=_BALANCING)
     elif not far:
-        seen = "" if allowed else "; this job's CPUs were not reported"
+        note = "" if allowed else "; this job's CPUs were not reported"
         yield Finding.ok(
-            f"{count_with_noun(len(near), 'GPU')} near {count_with_noun(groups, 'set')} of CPUs{seen}"
+            f"{count_with_noun(len(near), 'GPU')} near {count_with_noun(groups, 'set')} of CPUs{note}"
         )
 
 
@@ -81,13 +81,13 @@ def _near_said(gpus: Gpus, source: str, index: int) -> list[Evidence]:
     """What was said of the processors next to a GPU."""
     if source == TOPO:
         return [quoted_like(TOPO, rf"^[ \t]*(GPU{index}[ \t]+(?!GPU|NIC|mlx|CPU).*\S)")]
-    return [one for gpu in gpus.gpus if gpu.index == index for one in values(source, gpu, "cpu_affinity")]
+    return [quote for gpu in gpus.gpus if gpu.index == index for quote in values(source, gpu, "cpu_affinity")]
 
 
-def _affinity(gpus: Gpus, topology: Topology | None) -> dict[int, tuple[int, ...]]:
+def _gpu_affinity(gpus: Gpus, topology: Topology | None) -> dict[int, tuple[int, ...]]:
     """The processors next to each GPU, from the driver, else from the matrix."""
-    told = {gpu.index: cpu_list(gpu.cpu_affinity) for gpu in gpus.gpus if gpu.cpu_affinity}
-    if not told and topology:
+    affinity = {gpu.index: cpu_list(gpu.cpu_affinity) for gpu in gpus.gpus if gpu.cpu_affinity}
+    if not affinity and topology:
         rows = topology.affinity.items()
-        told = {int(name.removeprefix("GPU")): cpu_list(row.get("cpus", "")) for name, row in rows}
-    return {index: cpus for index, cpus in told.items() if cpus}
+        affinity = {int(name.removeprefix("GPU")): cpu_list(row.get("cpus", "")) for name, row in rows}
+    return {index: cpus for index, cpus in affinity.items() if cpus}

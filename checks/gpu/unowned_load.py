@@ -34,21 +34,21 @@ def unowned_load(gpus: Gpus, growth: ErrorGrowth, container: Container) -> Itera
     elif not gpus.gpus:
         yield none_shown(gpus)
     else:
-        judged = [gpu for gpu in gpus.gpus if not gpu.mig_mode and gpu.virtualization_mode not in _FOR_GUESTS]
-        seen = [(gpu, now) for gpu in judged if (now := growth.gpu(gpu.index)) is not None]
-        told = [gpu for gpu, now in seen if now.busy_without_users is not None]
-        alone = [gpu for gpu, now in seen if now.busy_without_users]
+        plain = [gpu for gpu in gpus.gpus if not gpu.mig_mode and gpu.virtualization_mode not in _FOR_GUESTS]
+        reads = [(gpu, now) for gpu in plain if (now := growth.gpu(gpu.index)) is not None]
+        readable = [gpu for gpu, now in reads if now.busy_without_users is not None]
+        alone = [gpu for gpu, now in reads if now.busy_without_users]
         for gpu in alone:
-            said = [*growth_evidence(gpu.index, "utilization.gpu"), *growth_evidence(gpu.index, "users")]
+            evidence = [*growth_evidence(gpu.index, "utilization.gpu"), *growth_evidence(gpu.index, "users")]
             text = "Look again: no process uses this GPU, and it is at full load."
             fix = reset_gpu(gpu, text, "gpu.unowned-load")
             summary = "at full load, and no process uses it"
-            yield Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
-        if not judged:
+            yield Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)
+        if not plain:
             yield Finding.skip("MIG or virtual GPUs: their load is not reported")
-        elif not told and any(gpu.gpu_utilization_percent is not None for gpu in judged):
+        elif not readable and any(gpu.gpu_utilization_percent is not None for gpu in plain):
             yield Finding.skip("the load of the GPUs was read only once")
-        elif not told:
-            yield not_reported("load", judged, "gpu_utilization_percent")
+        elif not readable:
+            yield not_reported("load", plain, "gpu_utilization_percent")
         elif not alone:
-            yield Finding.ok(f"no load without a process on {all_of(told)}")
+            yield Finding.ok(f"no load without a process on {all_of(readable)}")

@@ -27,15 +27,15 @@ def amd(pci: Pci) -> Iterator[Finding]:
     Threshold: PCI classes of AMD Instinct (pciutils/pciids).
     False positives: A display adapter with the class of an accelerator.
     """
-    found = [
+    devices = [
         device
         for device in pci.devices
         if device.vendor == _AMD and device.class_code.startswith(_ACCELERATOR) and device.physfn is None
     ]
-    if not found:
+    if not devices:
         yield Finding.skip("no AMD Instinct accelerator on the PCI bus")
         return
     fix = Fix("Check them with AMD's own tools.", (look("amd-smi list"), look("amd-smi metric")), "none")
-    said = [one for device in found for one in device_evidence(device, "vendor", "device")]
-    summary = f"{count_with_noun(len(found), 'AMD Instinct accelerator')} on the PCI bus, not judged here"
-    yield Finding.unknown("missing-tool", summary, evidence=said, fix=fix)
+    evidence = [quote for device in devices for quote in device_evidence(device, "vendor", "device")]
+    summary = f"{count_with_noun(len(devices), 'AMD Instinct accelerator')} on the PCI bus, not judged here"
+    yield Finding.unknown("missing-tool", summary, evidence=evidence, fix=fix)

@@ -13,8 +13,8 @@ from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
-_SWAPPED_GIB = 0.25  # below it only pages that nobody has touched since boot were moved
-_WAITED = 0.1  # percent of five minutes: below it nobody notices (chosen by us, no external source)
+_SWAPPED_GIB = 0.25  # below it only pages that were not used since boot were moved
+_WAITED = 0.1  # percent of five minutes: below it no job notices (chosen by us, no external source)
 _HUGE_SHARE = 0.3  # of memory reserved as huge pages: PyTorch and NCCL use none of it
 _ROOM_GIB = 50.0  # 5 % of a 1 TB disk: larger ones may be fuller without alarm
 _LAST_GIB = 1.0
@@ -43,9 +43,9 @@ def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
         yield Finding.unknown("not-visible-here", "/proc/meminfo could not be read", subject="host")
         return
     ray = processes is not None and processes.ray
-    yield _host(limits.memory, ray)
-    yield from _group(limits, ray)
-    yield _swap(limits.memory, _nobody_waits(limits))
+    yield _judge_host(limits.memory, ray)
+    yield from _judge_group(limits, ray)
+    yield _judge_swap(limits.memory, _nobody_waits(limits))
     huge = limits.memory.hugepages_gib
     if huge > limits.memory.total_gib * _HUGE_SHARE:
         summary = f"{huge:.0f} of {limits.memory.total_gib:.0f} GiB reserved as huge pages"
@@ -58,7 +58,7 @@ def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
         yield Finding.info(summary, subject="hugepages", fix=fix)
 
 
-def _host(memory: Memory, ray: bool) -> Finding:
+def _judge_host(memory: Memory, ray: bool) -> Finding:
     if memory.available_gib is None:
         return Finding.unknown("unparsable", "/proc/meminfo has no MemAvailable", subject="host")
     used = 1 - memory.available_gib / memory.total_gib if memory.total_gib else 1.0
@@ -66,17 +66,17 @@ def _host(memory: Memory, ray: bool) -> Finding:
     return _judge_memory("host", used, summary, [memory_line("MemTotal"), memory_line("MemAvailable")], ray)
 
 
-def _group(limits: Limits, ray: bool) -> Iterator[Finding]:
+def _judge_group(limits: Limits, ray: bool) -> Iterator[Finding]:
     """The control group's limit, where there is one below the host's memory."""
     group, total = limits.cgroup, limits.memory.total_gib if limits.memory else 0.0
     if group.memory_max_gib is not None and group.memory_max_gib < total:
         if group.memory_used_gib is None:
             yield Finding.unknown("denied", "memory use of our cgroup could not be read", subject="cgroup")
         else:
-            said = group.said("memory_max_gib", "memory_used_gib")
+            readings = group.said("memory_max_gib", "memory_used_gib")
             used = group.memory_used_gib / group.memory_max_gib if group.memory_max_gib else 1.0
             summary = f"{group.memory_used_gib:.1f} of {group.memory_max_gib:.1f} GiB of our cgroup used"
-            yield _judge_memory("cgroup", used, summary, said, ray)
+            yield _judge_memory("cgroup", used, summary, readings, ray)
     if group.oom_kills:
         summary = f"{count_with_noun(group.oom_kills, 'OOM kill')} in our cgroup"
         evidence = group.said("oom_kills")
@@ -121,7 +121,7 @@ def _nobody_waits(limits: Limits) -> bool:
     return waited is not None and waited < _WAITED
 
 
-def _swap(memory: Memory, cold: bool) -> Finding:
+def _judge_swap(memory: Memory, cold: bool) -> Finding:
     swap = limit("swap")
     if not memory.swap_total_gib:
         return Finding.ok("no swap", subject="swap")
@@ -155,9 +155,9 @@ def disk(disk: Disk, processes: Processes | None, container: Container | None) -
     """
     ray = processes is not None and processes.ray
     inside = container is not None and container.inside
-    judged = [finding for volume in disk.volumes for finding in _judge_volume(volume, ray, inside)]
-    yield from judged
-    if not judged:
+    findings = [finding for volume in disk.volumes for finding in _judge_volume(volume, ray, inside)]
+    yield from findings
+    if not findings:
         yield Finding.unknown("not-visible-here", "no relevant file system seen")
 
 
@@ -167,21 +167,21 @@ def _judge_volume(volume: Volume, ray: bool, inside: bool) -> Iterator[Finding]:
         return  # limits.shm judges it
     subject, evidence = f"mount:{volume.point}", _volume_evidence(volume)
     if volume.error in _DEAD:
-        yield _dead(volume, subject, evidence)
+        yield _dead_volume(volume, subject, evidence)
     elif not volume.answered:
         if volume.uses:
             yield Finding.unknown(
-                "denied", f"{_name(volume)}: {volume.error}", subject=subject, evidence=evidence
+                "denied", f"{_volume_name(volume)}: {volume.error}", subject=subject, evidence=evidence
             )
     elif volume.stopped_writing:
-        yield _stopped(volume, subject, evidence)
+        yield _stopped_volume(volume, subject, evidence)
     elif volume.read_only:
         yield from _read_only(volume, inside, subject, evidence)
     else:
-        yield from _room(volume, ray, subject, evidence)
+        yield from _judge_room(volume, ray, subject, evidence)
 
 
-def _dead(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
+def _dead_volume(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
     what = "did not answer in 3 s" if volume.error == "TIMEOUT" else f"answers {volume.error}"
     fix = Fix(
         "Restore its server or network. If that is impossible, detach the mount; processes that already wait "
@@ -195,12 +195,12 @@ def _dead(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
         verify="nodedoctor limits.disk",
     )
     if volume.uses:
-        return Finding.fail(f"{_name(volume)} {what}", subject=subject, evidence=evidence, fix=fix)
-    summary = f"{_name(volume)} {what}: programs that touch it hang, also df and ls"
+        return Finding.fail(f"{_volume_name(volume)} {what}", subject=subject, evidence=evidence, fix=fix)
+    summary = f"{_volume_name(volume)} {what}: programs that touch it hang, also df and ls"
     return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
 
 
-def _stopped(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
+def _stopped_volume(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
     fix = Fix(
         "The kernel stopped writing after a device error: read its log, then drain the node, check "
         "the file system unmounted, and replace the disk if it reports errors.",
@@ -209,7 +209,7 @@ def _stopped(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
         disturbs="every job on this node",
         verify="nodedoctor limits.disk",
     )
-    summary = f"{_name(volume)} became read-only after an error"
+    summary = f"{_volume_name(volume)} became read-only after an error"
     bad = Finding.fail if volume.uses else Finding.warn
     return bad(summary, subject=subject, evidence=evidence, fix=fix)
 
@@ -221,15 +221,17 @@ def _read_only(volume: Volume, inside: bool, subject: str, evidence: list[Eviden
     where = "Mount a writable volume there in the container." if inside else "Mount it read-write."
     fix = Fix(where, (look("findmnt {}", volume.point),), "config", "nothing", "nodedoctor limits.disk")
     if temporary:
-        yield Finding.fail(f"{_name(volume)} is read-only", subject=subject, evidence=evidence, fix=fix)
+        yield Finding.fail(
+            f"{_volume_name(volume)} is read-only", subject=subject, evidence=evidence, fix=fix
+        )
     elif writes:
         summary = f"{comma_list(writes)} not writable: caches and checkpoints there fail"
         yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     elif volume.uses:
-        yield Finding.info(f"{_name(volume)} is read-only", subject=subject, evidence=evidence)
+        yield Finding.info(f"{_volume_name(volume)} is read-only", subject=subject, evidence=evidence)
 
 
-def _room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence]) -> Iterator[Finding]:
+def _judge_room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence]) -> Iterator[Finding]:
     free, used = volume.free_gib or 0.0, volume.used or 0.0
     fix = Fix(
         "Free space: old checkpoints, Ray's session folders, package caches, core dumps.",
@@ -238,7 +240,7 @@ def _room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence]) -> 
         disturbs="programs whose open files are deleted",
         verify="nodedoctor limits.disk",
     )
-    summary = f"{_name(volume)}: {free:.0f} GiB free, {used:.0%} used"
+    summary = f"{_volume_name(volume)}: {free:.0f} GiB free, {used:.0%} used"
     spills = ray and _RAY in volume.uses
     short = used >= _FULL and free < _ROOM_GIB
     if spills and used >= limit("ray_disk_fail").number:
@@ -261,10 +263,10 @@ def _few_inodes(volume: Volume) -> str:
     """What to say when the file system can hold hardly any more files; some types have no such limit."""
     if not volume.inodes or volume.inodes_free is None or volume.inodes_free >= volume.inodes * _LAST_INODES:
         return ""
-    return f"{_name(volume)}: {volume.inodes_free} of {volume.inodes} inodes free"
+    return f"{_volume_name(volume)}: {volume.inodes_free} of {volume.inodes} inodes free"
 
 
-def _name(volume: Volume) -> str:
+def _volume_name(volume: Volume) -> str:
     """The mount with what it is used for, like `/home (HOME; nfs4)`."""
     uses = [use for use in volume.uses if use != volume.point]
     kind = [volume.fstype] if volume.network and volume.fstype else []
@@ -274,9 +276,9 @@ def _name(volume: Volume) -> str:
 
 def _volume_evidence(volume: Volume) -> list[Evidence]:
     """What it answered; where it cannot be written or does not answer, its line among the mounts first."""
-    told = [quoted_like("disk", line_of(volume.point))]
+    mount = [quoted_like("disk", line_of(volume.point))]
     if volume.error:
-        return [*told, reading("disk", f'errors["{volume.asked}"]')]
+        return [*mount, reading("disk", f'errors["{volume.asked}"]')]
     space = ("inodes", "inodes_free") if _few_inodes(volume) else ("free_bytes",)
     answered = [reading("disk", f'statvfs["{volume.asked}"].{name}') for name in space]
-    return [*told, *answered] if volume.read_only or volume.stopped_writing else answered
+    return [*mount, *answered] if volume.read_only or volume.stopped_writing else answered

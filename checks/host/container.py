@@ -84,7 +84,7 @@ def image(
         summary = f"{name}: the training Python is not visible"
         yield Finding.unknown("not-visible-here", summary, subject="image", evidence=evidence, fix=fix)
         return
-    yield from _compare(promised, target, torch, evidence)
+    yield from _compare_promise(promised, target, torch, evidence)
 
 
 def _unnamed_runtime() -> Finding:
@@ -96,41 +96,41 @@ def _unnamed_runtime() -> Finding:
     return Finding.unknown("not-visible-here", "image name unknown in this container", fix=fix)
 
 
-def _compare(
+def _compare_promise(
     promised: ImagePromise, target: TargetPython, torch: Torch | None, evidence: list[Evidence]
 ) -> Iterator[Finding]:
     """One finding per promise that can be compared."""
     count = 0
-    for what, said, found in _pairs(promised, target, torch):
+    for what, wanted, installed in _promised_pairs(promised, target, torch):
         count += 1
-        if found is None:
-            summary = f"{what} {said} in the image's name, not installed in {target.label}"
+        if installed is None:
+            summary = f"{what} {wanted} in the image's name, not installed in {target.label}"
             yield Finding.warn(
-                summary, subject=what, evidence=evidence, fix=_fix(what, said, promised, target)
+                summary, subject=what, evidence=evidence, fix=_version_fix(what, wanted, promised, target)
             )
-        elif _same(what, said, found):
-            yield Finding.ok(f"{what} {found}, as in the image's name", subject=what, evidence=evidence)
+        elif _same_version(what, wanted, installed):
+            yield Finding.ok(f"{what} {installed}, as in the image's name", subject=what, evidence=evidence)
         else:
-            summary = f"{what} {found}, the image's name says {said} ({target.label})"
+            summary = f"{what} {installed}, the image's name says {wanted} ({target.label})"
             yield Finding.warn(
-                summary, subject=what, evidence=evidence, fix=_fix(what, said, promised, target)
+                summary, subject=what, evidence=evidence, fix=_version_fix(what, wanted, promised, target)
             )
     if not count:
         summary = f"{promised.image}: nothing in the name to compare"
         yield Finding.info(summary, subject="image", evidence=evidence)
 
 
-def _pairs(
+def _promised_pairs(
     promised: ImagePromise, target: TargetPython, torch: Torch | None
 ) -> Iterator[tuple[str, str, str | None]]:
     """What is promised, in which version, and which version is there (None: not installed)."""
     if promised.python and target.version:
         yield "python", promised.python, target.version
     for name in ("ray", "vllm"):
-        said: str = getattr(promised, name)
+        wanted: str = getattr(promised, name)
         package = target.package(name)
-        if said and (package is not None or target.complete):
-            yield name, said, package.version if package else None
+        if wanted and (package is not None or target.complete):
+            yield name, wanted, package.version if package else None
     if promised.torch and (torch is not None or target.complete):
         yield "torch", promised.torch, torch.version if torch else None
     # The toolkit of an image may differ from torch's CUDA: pip wheels bring their own. Where the image also
@@ -139,21 +139,23 @@ def _pairs(
         yield "cuda", f"{promised.cuda[0]}.{promised.cuda[1]}", torch.cuda
 
 
-def _same(what: str, said: str, found: str) -> bool:
+def _same_version(what: str, wanted: str, installed: str) -> bool:
     """Kept as far as it goes: Python 3.12 by 3.12.4, torch 2.9.1 by 2.9.1+cu128, CUDA by its major."""
     if what == "cuda":
-        ours, theirs = cuda_version(said), cuda_version(found)
+        ours, theirs = cuda_version(wanted), cuda_version(installed)
         return ours is not None and theirs is not None and ours[0] == theirs[0]
-    version, _, commit = said.partition("+")
-    base, _, local = found.partition("+")
+    version, _, commit = wanted.partition("+")
+    base, _, local = installed.partition("+")
     built = local.partition(".")[0]  # 145a3a7bda.nv25.10: the commit may be written shorter
     same_commit = not commit or (built != "" and (commit.startswith(built) or built.startswith(commit)))
     return bool(re.match(rf"{re.escape(version)}(?![0-9])", base)) and same_commit
 
 
-def _fix(what: str, said: str, promised: ImagePromise, target: TargetPython) -> Fix:
+def _version_fix(what: str, wanted: str, promised: ImagePromise, target: TargetPython) -> Fix:
     command = (
-        () if what in ("python", "cuda") or promised.torch == said else (target.install(f"{what}=={said}"),)
+        ()
+        if what in ("python", "cuda") or promised.torch == wanted
+        else (target.install(f"{what}=={wanted}"),)
     )
     return Fix(
         "Decide which version is intended. For the image's own versions, recreate the container and install "

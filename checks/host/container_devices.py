@@ -16,7 +16,7 @@ from nodedoctor.model import Finding, Fix, file_reading, quoted_like
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
-_ANEW = "all processes in the container (it must be recreated)"
+_DISTURBS = "all processes in the container (it must be recreated)"
 _RELOAD_DOCS = f"{TOOLKIT_GUIDE}troubleshooting.html"
 _FILTERED = 2  # Seccomp in /proc/PID/status: 2 is a filter, linux, Documentation/filesystems/proc.rst
 _WANTED = {
@@ -52,14 +52,14 @@ def devices(
     if not container.inside:
         yield _char_links(host) if host else Finding.skip("not in a container")
         return
-    told: list[Finding] = []
+    findings: list[Finding] = []
     if inventory is not None and inventory.cut_off:
-        told.append(_cut_off())
+        findings.append(_cut_off())
     if rails is not None and host is not None and any(port.active for port in rails.ports):
-        told.extend(_uverbs(host, rails, rails.explicit or several_nodes(processes)))
-    yield from told
+        findings.extend(_judge_uverbs(host, rails, rails.explicit or several_nodes(processes)))
+    yield from findings
     if container.capabilities is None:
-        if not told:
+        if not findings:
             yield Finding.unknown("not-visible-here", "the capabilities of this process could not be read")
         return
     missing = [name for name in _WANTED if name not in container.capabilities]
@@ -75,12 +75,12 @@ def devices(
             f"{' '.join(f'--cap-add={name}' for name in missing)}.",
             (look("grep Cap /proc/self/status"),),
             "config",
-            _ANEW,
+            _DISTURBS,
             "nodedoctor container.devices",
         )
-        found = Finding.info(f"{rights}{seccomp}", subject="container:rights", evidence=evidence, fix=fix)
-        yield found.matters_as(f"{uses}.")
-    elif not told:
+        finding = Finding.info(f"{rights}{seccomp}", subject="container:rights", evidence=evidence, fix=fix)
+        yield finding.matters_as(f"{uses}.")
+    elif not findings:
         yield Finding.ok(rights, evidence=evidence)
 
 
@@ -98,7 +98,7 @@ def _cut_off() -> Finding:
             ),
         ),
         "config",
-        _ANEW,
+        _DISTURBS,
         "nodedoctor driver.gpus-present",
         _RELOAD_DOCS,
     )
@@ -110,13 +110,13 @@ def _cut_off() -> Finding:
     ).led_by("the container lost its GPUs (denied by the device cgroup)")
 
 
-def _uverbs(host: Host, rails: Rails, needed: bool) -> Iterator[Finding]:
+def _judge_uverbs(host: Host, rails: Rails, needed: bool) -> Iterator[Finding]:
     """RDMA ports that sysfs shows need nodes below /dev/infiniband, where a job is to use them."""
     fix = Fix(
         "Pass the devices to the container: docker run's `--device=/dev/infiniband`.",
         (look("ls -l /dev/infiniband"),),
         "config",
-        _ANEW,
+        _DISTURBS,
         "nodedoctor container.devices",
     )
     subject = "container:rdma"

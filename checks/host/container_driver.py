@@ -44,19 +44,19 @@ def compat(
     if driver.version is None:
         yield Finding.skip("NVIDIA's driver is not loaded")
         return
-    found = libraries.winner("libcuda.so") if libraries else None
-    if found is None or not found[0].path:
+    winner = libraries.winner("libcuda.so") if libraries else None
+    if winner is None or not winner[0].path:
         path = (env.get("LD_LIBRARY_PATH") if env else None) or ""
-        named = [part for part in path.split(":") if "/compat" in part]
-        if named:
+        folders = [part for part in path.split(":") if "/compat" in part]
+        if folders:
             yield Finding.unknown(
-                "not-visible-here", f"LD_LIBRARY_PATH contains {named[0]}; unknown which libcuda is loaded"
+                "not-visible-here", f"LD_LIBRARY_PATH contains {folders[0]}; unknown which libcuda is loaded"
             )
         else:
             yield Finding.skip("no Python with torch seen, no compat folder in LD_LIBRARY_PATH")
         return
     yield _judge_compat(
-        found[0].path, found[0].real, found[1].version if found[1] else "", driver.version, gpus
+        winner[0].path, winner[0].real, winner[1].version if winner[1] else "", driver.version, gpus
     )
 
 
@@ -126,12 +126,12 @@ def toolkit(container: Container, host: Host, inventory: Inventory | None) -> It
         )
         yield Finding.info(f"{' and '.join(runtimes)} without nvidia-container-toolkit", fix=fix)
     else:
-        yield _configured(host)
+        yield _judge_configuration(host)
 
 
-def _configured(host: Host) -> Finding:
+def _judge_configuration(host: Host) -> Finding:
     version = f"nvidia-container-toolkit {host.toolkit or 'of unknown version'}"
-    known = "nvidia" in (host.docker or "") or "nvidia" in (host.containerd or "") or host.cdi
+    is_configured = "nvidia" in (host.docker or "") or "nvidia" in (host.containerd or "") or host.cdi
     setup = (
         repair("sudo nvidia-ctk runtime configure --runtime=docker"),
         last_resort(
@@ -141,7 +141,7 @@ def _configured(host: Host) -> Finding:
         ),
     )
     disturbs = "docker (restart)"
-    if not known:
+    if not is_configured:
         fix = Fix(
             "Add the NVIDIA runtime to docker's configuration.",
             setup,

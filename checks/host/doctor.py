@@ -83,13 +83,13 @@ def exhausted(starts: Starts) -> Iterator[Finding]:
         by_resource.setdefault(what.resource, []).append((probe, what))
     for resource, met in sorted(by_resource.items(), key=lambda item: not item[1][0][1].known):
         probe, what = met[0]
-        said = [reading(probe, "@note") for probe, _ in met[:3]]
-        asked = f"{count_with_noun(len(met), 'program')} could not be started"
+        evidence = [reading(probe, "@note") for probe, _ in met[:3]]
+        failure = f"{count_with_noun(len(met), 'program')} could not be started"
         if not what.known:
-            summary = f"{asked}: {what.words}"
-            yield Finding.unknown("crash", summary, evidence=said, fix=fix_of(resource))
+            summary = f"{failure}: {what.words}"
+            yield Finding.unknown("crash", summary, evidence=evidence, fix=fix_of(resource))
         else:
-            finding = Finding.fail(f"{asked}: {what.words}", evidence=said, fix=fix_of(resource))
+            finding = Finding.fail(f"{failure}: {what.words}", evidence=evidence, fix=fix_of(resource))
             yield finding.led_by(f"limit reached: {what.words}")
     if not by_resource:
         yield Finding.ok("all programs could be started")

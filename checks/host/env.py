@@ -66,32 +66,34 @@ def lint(
     Threshold: The environment table: each variable with its source and versions.
     False positives: Variables of programs that the table does not know but that look like NCCL's.
     """
-    node = _node(settings, target, torch, libraries, loaded, gpus, nvlinks, net, rdma, env)
-    remarks = _remarks(settings, node)
-    values = {name: [one for one in settings.all() if one.name == name] for name in remarks}
+    node = _node_context(settings, target, torch, libraries, loaded, gpus, nvlinks, net, rdma, env)
+    remarks = _collect_remarks(settings, node)
+    values = {name: [setting for setting in settings.all() if setting.name == name] for name in remarks}
     for name in sorted(remarks):
-        yield _finding(name, remarks[name], values[name])
+        yield _variable_finding(name, remarks[name], values[name])
     blind = {name: place for name, place in unseen_devices(settings, node) if name not in remarks}
     for name, place in sorted(blind.items()):
         summary = f"{name}={settings.value(name)}: unknown whether it exists here ({place})"
         yield Finding.unknown("not-visible-here", summary, subject=f"env:{name}")
     for path, error in settings.unread.items():
-        yield _unread(path, error)
+        yield _unread_file(path, error)
     for path, names in settings.misread.items():
-        yield _misread(path, names)
+        yield _misread_names(path, names)
     if not (remarks or blind or settings.unread or settings.misread):
-        count = len({one.name for one in settings.all()})
-        yield Finding.ok(f"{count_with_noun(count, 'library variable')} set{_where(settings)}, none wrong")
+        count = len({setting.name for setting in settings.all()})
+        yield Finding.ok(
+            f"{count_with_noun(count, 'library variable')} set{_where_set(settings)}, none wrong"
+        )
 
 
-def _unread(path: str, error: str) -> Finding:
+def _unread_file(path: str, error: str) -> Finding:
     if error == "ENOENT":
         return Finding.warn(f"{path} is set, but no such file", subject=f"file:{path}")
     reason = _UNREAD.get(error, "denied")
     return Finding.unknown(reason, f"{path} could not be read: {error}", subject=f"file:{path}")
 
 
-def _where(settings: Settings) -> str:
+def _where_set(settings: Settings) -> str:
     return (
         f" here and in {count_with_noun(len(settings.ranks), 'training process')}"
         if settings.ranks
@@ -99,34 +101,34 @@ def _where(settings: Settings) -> str:
     )
 
 
-def _remarks(settings: Settings, node: NodeContext) -> dict[str, list[Remark]]:
+def _collect_remarks(settings: Settings, node: NodeContext) -> dict[str, list[Remark]]:
     """Everything there is to say, by variable; the same words for several values count once."""
-    found: dict[str, list[Remark]] = {}
+    by_name: dict[str, list[Remark]] = {}
     for setting in settings.all():
         for rule in RULES:
             for remark in rule(setting, node):
-                known = found.setdefault(setting.name, [])
-                known += [] if remark in known else [remark]
+                remarks = by_name.setdefault(setting.name, [])
+                remarks += [] if remark in remarks else [remark]
     for name, remark in judge_together(node):
-        found.setdefault(name, []).append(remark)
-    return found
+        by_name.setdefault(name, []).append(remark)
+    return by_name
 
 
-def _finding(name: str, remarks: list[Remark], settings: list[Setting]) -> Finding:
+def _variable_finding(name: str, remarks: list[Remark], settings: list[Setting]) -> Finding:
     """One finding per variable: the gravest remark first, the others after it."""
     ordered = sorted(remarks, key=lambda remark: -remark.rank)
     worst = ordered[0]
     values = sorted({setting.value for setting in settings})
     head = f"{name}={values[0]}" if len(values) == 1 and len(values[0]) <= _VALUE else name
     first, *more = (sentence for remark in ordered for sentence in sentences(remark.text))
-    fix = _fix(name, ordered)
+    fix = _variable_fix(name, ordered)
     evidence = [setting.said for setting in settings]
-    say = {"fail": Finding.fail, "warn": Finding.warn, "note": Finding.info}[worst.level]
-    finding = say(f"{head}: {first}", subject=f"env:{name}", evidence=evidence, fix=fix)
+    judge = {"fail": Finding.fail, "warn": Finding.warn, "note": Finding.info}[worst.level]
+    finding = judge(f"{head}: {first}", subject=f"env:{name}", evidence=evidence, fix=fix)
     return finding.matters_as(" ".join(f"{sentence}." for sentence in more)) if more else finding
 
 
-def _fix(name: str, remarks: list[Remark]) -> Fix | None:
+def _variable_fix(name: str, remarks: list[Remark]) -> Fix | None:
     first = next((remark for remark in remarks if remark.fix), None)
     if first is None:
         return None
@@ -134,8 +136,8 @@ def _fix(name: str, remarks: list[Remark]) -> Fix | None:
     return Fix(first.fix, steps, "restart-job", "the job", "nodedoctor env.lint", first.docs)
 
 
-def _misread(path: str, names: tuple[str, ...]) -> Finding:
-    """NVIDIA/nccl, src/misc/param.cc: what stands before = is the name, what stands after it the value."""
+def _misread_names(path: str, names: tuple[str, ...]) -> Finding:
+    """NVIDIA/nccl, src/misc/param.cc: what is before = is the name, what is after it the value."""
     return Finding.warn(
         f"{path}: NCCL takes lines literally; {comma_list(names)} with `export`, quotes or blanks "
         "has no effect",
@@ -149,7 +151,7 @@ def _misread(path: str, names: tuple[str, ...]) -> Finding:
     )
 
 
-def _node(
+def _node_context(
     settings: Settings,
     target: TargetPython | None,
     torch: Torch | None,
@@ -166,37 +168,37 @@ def _node(
     names = (*(f"{hca.name}/{port.number}" for hca, port in ports), *silent)
     return NodeContext(
         settings,
-        nccl=_nccl(target, libraries, loaded),
+        nccl=_nccl_version(target, libraries, loaded),
         torch=torch.version if torch else "",
         rocm=bool(torch and torch.hip),
-        interfaces=tuple(one.name for one in net.interfaces) if net and net.interfaces else None,
+        interfaces=tuple(interface.name for interface in net.interfaces) if net and net.interfaces else None,
         hcas=names if rdma else None,
         active_rdma=any(port.active for _, port in ports) if rdma else None,
-        nvlink=_nvlink(gpus, nvlinks),
-        consumer=_consumer(gpus, env),
+        nvlink=_has_nvlink(gpus, nvlinks),
+        consumer=_are_consumer(gpus, env),
         gpu_count=len(gpus.gpus) + len(gpus.lost) if gpus and gpus.gpus else None,
-        skyrl=_version(target, "skyrl", "skyrl-train"),
-        vllm=_version(target, "vllm"),
+        skyrl=_package_version(target, "skyrl", "skyrl-train"),
+        vllm=_package_version(target, "vllm"),
         shell=env.variables if env else {},
         mnnvl=any(_RACK.search(gpu.name or "") for gpu in gpus.gpus) if gpus and gpus.gpus else None,
     )
 
 
-def _consumer(gpus: Gpus | None, env: Env | None) -> bool:
+def _are_consumer(gpus: Gpus | None, env: Env | None) -> bool:
     """Whether all GPUs are cards of workstations, by the driver's names, else by those in a pasted text."""
-    listed = gpus.gpus if gpus else ()
-    if not listed:
+    cards = gpus.gpus if gpus else ()
+    if not cards:
         return bool(env and env.cards and not any(is_datacentre(name) for name in env.cards))
-    return not any(is_datacentre(gpu.name or "", gpu.pci_device_id or "") for gpu in listed)
+    return not any(is_datacentre(gpu.name or "", gpu.pci_device_id or "") for gpu in cards)
 
 
-def _version(target: TargetPython | None, *names: str) -> str:
+def _package_version(target: TargetPython | None, *names: str) -> str:
     """The version of a package, by any of its names."""
-    found = (target.package(name) for name in names) if target else ()
-    return next((package.version for package in found if package), "")
+    packages = (target.package(name) for name in names) if target else ()
+    return next((package.version for package in packages if package), "")
 
 
-def _nccl(target: TargetPython | None, libraries: Libraries | None, loaded: LoadedNccl | None) -> str:
+def _nccl_version(target: TargetPython | None, libraries: Libraries | None, loaded: LoadedNccl | None) -> str:
     """The version that ranks have mapped, else the one torch would load, else what is installed."""
     if loaded is not None and len(loaded.versions) == 1:
         return loaded.versions[0]
@@ -209,15 +211,15 @@ def _nccl(target: TargetPython | None, libraries: Libraries | None, loaded: Load
     return wheels[0].version if len(wheels) == 1 else ""
 
 
-def _nvlink(gpus: Gpus | None, nvlinks: NvLinks | None) -> bool | None:
+def _has_nvlink(gpus: Gpus | None, nvlinks: NvLinks | None) -> bool | None:
     """Whether GPUs here are joined by NVLink: by their links, else by their model."""
     if nvlinks is not None and any(link.active for gpu in nvlinks.gpus for link in gpu.links):
         return True
     models = [gpu_model(gpu.name or "", gpu.pci_device_id or "") for gpu in gpus.gpus] if gpus else []
-    known = [model for model in models if model]
-    if not known or len(known) < len(models):
+    rows = [model for model in models if model]
+    if not rows or len(rows) < len(models):
         return None
-    if len(known) > 1 and any(model.nvlink_links and not model.nvlink_optional for model in known):
+    if len(rows) > 1 and any(model.nvlink_links and not model.nvlink_optional for model in rows):
         return True
-    bridged = len(known) > 1 and any(model.nvlink_links for model in known)  # or not: it was not seen
+    bridged = len(rows) > 1 and any(model.nvlink_links for model in rows)  # or not: it was not seen
     return None if bridged else False

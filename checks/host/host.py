@@ -1,4 +1,4 @@
-"""Is the host at ease: nothing starved, processors free to run fast, no memory set aside in vain?"""
+"""Is the host at ease: nothing starved, processors free to run fast, no memory reserved without use?"""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def pressure(limits: Limits, machine: Machine | None, processes: Processes | Non
     ours.
     False positives: A compilation or a test run that loads all processors for a minute.
     """
-    told = [*_stalls(limits), *_load(limits, machine), *_asleep(processes)]
-    yield from told
-    if not told and not limits.pressure and limits.load is None:
+    findings = [*_judge_stalls(limits), *_judge_load(limits, machine), *_judge_asleep(processes)]
+    yield from findings
+    if not findings and not limits.pressure and limits.load is None:
         yield Finding.unknown("not-visible-here", "/proc/pressure and /proc/loadavg could not be read")
-    elif not told:
+    elif not findings:
         load = f"load {limits.load[0]:g}" if limits.load else "load unknown"
         psi = "no pressure" if limits.pressure else "no PSI in this kernel"
         yield Finding.ok(f"{psi}, {load}")
@@ -51,7 +51,7 @@ def pressure(limits: Limits, machine: Machine | None, processes: Processes | Non
 _NAMES = {"memory": "memory", "io": "I/O", "cpu": "CPU"}
 
 
-def _stalls(limits: Limits) -> Iterator[Finding]:
+def _judge_stalls(limits: Limits) -> Iterator[Finding]:
     for resource, most in _STALLED_PERCENT.items():
         share = limits.pressure.get(resource, {}).get("full_avg60", 0.0)
         if share >= most:
@@ -59,20 +59,22 @@ def _stalls(limits: Limits) -> Iterator[Finding]:
             yield Finding.warn(
                 summary,
                 subject=f"pressure:{resource}",
-                evidence=_psi(resource, share),
-                fix=_relieve(resource),
+                evidence=_stall_evidence(resource, share),
+                fix=_relieve_fix(resource),
             )
     share = limits.pressure.get("cpu", {}).get("some_avg60", 0.0)
     if share >= _CROWDED_PERCENT:
         summary = f"CPU pressure (PSI some, avg60): {share:g} %"
-        yield Finding.warn(summary, subject="pressure:cpu", evidence=_psi("cpu", share), fix=_relieve("cpu"))
+        yield Finding.warn(
+            summary, subject="pressure:cpu", evidence=_stall_evidence("cpu", share), fix=_relieve_fix("cpu")
+        )
 
 
-def _psi(resource: str, share: float) -> list[Evidence]:
+def _stall_evidence(resource: str, share: float) -> list[Evidence]:
     return [quoted_like("limits", rf"^.*avg60={share:.2f}.*", f'files["/proc/pressure/{resource}"]')]
 
 
-def _relieve(what: str) -> Fix:
+def _relieve_fix(what: str) -> Fix:
     text = (
         f"Find what uses the {_NAMES.get(what, what)}: other jobs, too many data-loader workers or threads, "
         "a slow disk."
@@ -86,21 +88,21 @@ def _relieve(what: str) -> Fix:
     )
 
 
-def _load(limits: Limits, machine: Machine | None) -> Iterator[Finding]:
+def _judge_load(limits: Limits, machine: Machine | None) -> Iterator[Finding]:
     cpus = machine.cpus if machine else None
     if limits.load and cpus and limits.load[1] > _LOAD * cpus:
         summary = f"load {limits.load[1]:g} (5 min) on {count_with_noun(cpus, 'CPU')}"
-        yield Finding.warn(summary, subject="pressure:load", fix=_relieve("cpu"))
+        yield Finding.warn(summary, subject="pressure:load", fix=_relieve_fix("cpu"))
 
 
-def _asleep(processes: Processes | None) -> Iterator[Finding]:
+def _judge_asleep(processes: Processes | None) -> Iterator[Finding]:
     """Uninterruptible sleep, less that inside the GPU driver, which driver.processes judges."""
-    blocked = [one for one in (processes.all if processes else ()) if one.blocked and not _in_driver(one)]
+    blocked = [task for task in (processes.all if processes else ()) if task.blocked and not _in_driver(task)]
     if len(blocked) >= _BLOCKED:
-        shown = ", ".join(f"{one.label}{f' in {one.wchan}' if one.wchan else ''}" for one in blocked[:4])
+        shown = ", ".join(f"{task.label}{f' in {task.wchan}' if task.wchan else ''}" for task in blocked[:4])
         summary = f"{count_with_noun(len(blocked), 'process')} in uninterruptible sleep: {shown}"
         yield Finding.warn(
-            summary, subject="pressure:blocked", fix=_relieve("disks and network file systems")
+            summary, subject="pressure:blocked", fix=_relieve_fix("disks and network file systems")
         )
 
 
@@ -127,10 +129,10 @@ def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
         where = "virtual machine, set on its host" if machine and machine.virtual else "none reported"
         yield Finding.skip(f"no frequency governor here: {where}")
         return
-    told = ", ".join(f"{count} x {name}" for name, count in sorted(host.governors.items()))
+    governors = ", ".join(f"{count} x {name}" for name, count in sorted(host.governors.items()))
     evidence = [file_reading("host", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")]
     if set(host.governors) == {best.value}:
-        yield Finding.ok(told, evidence=evidence)
+        yield Finding.ok(governors, evidence=evidence)
         return
     fix = Fix(
         "Set the performance governor if CPU clocks are low.",
@@ -142,7 +144,7 @@ def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
     normal = (
         " (normal with this driver)" if host.frequency_driver in ("intel_pstate", "amd-pstate-epp") else ""
     )
-    yield Finding.info(f"{told}{normal}", evidence=evidence, fix=fix)
+    yield Finding.info(f"{governors}{normal}", evidence=evidence, fix=fix)
 
 
 @check("host.hugepages", "Huge page reservation", tags={"fast"})

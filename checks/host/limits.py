@@ -60,30 +60,30 @@ def memlock(
     for role, group in group_by(
         processes.training if processes else (), lambda process: process.role
     ).items():
-        process = min(group, key=lambda one: _soft(one, "memlock_bytes"))
+        process = min(group, key=lambda member: _soft_limit(member, "memlock_bytes"))
         bound = process.limits.get("memlock_bytes")
         fix = raise_limit("memlock", runtime, ray=role in _RAY)
         evidence = process.limit_said("Max locked memory")
         names = (process.label, f"{role} (pid {process.pid})")
-        judged = _judge_memlock(bound, needed, process.may_lock_memory, role, names, evidence, fix)
-        yield judged.explained_by(*_started_by(process, "limits.memlock"))
+        finding = _judge_memlock(bound, needed, process.may_lock_memory, role, names, evidence, fix)
+        yield finding.explained_by(*_started_by(process, "limits.memlock"))
     if not (processes and processes.training):
         own = limits.rlimits.get("memlock_bytes")
         exempt = container is not None and container.may_lock_memory
         evidence = own_limit("Max locked memory")
-        given = (container is not None and container.inside) or bool(env and env.get("SLURM_STEP_ID"))
-        matters = needed if given else needed is not False
+        inherited = (container is not None and container.inside) or bool(env and env.get("SLURM_STEP_ID"))
+        matters = needed if inherited else needed is not False
         fix = raise_limit("memlock", runtime)
-        judged = _judge_memlock(own, matters, exempt, "shell", ("shell",), evidence, fix)
-        yield judged if given else _only_noted(judged)
+        finding = _judge_memlock(own, matters, exempt, "shell", ("shell",), evidence, fix)
+        yield finding if inherited else _only_noted(finding)
 
 
-def _only_noted(judged: Finding) -> Finding:
+def _only_noted(finding: Finding) -> Finding:
     """What a shell's limit is worth on a host where no job runs: jobs rarely get it from there."""
-    if judged.status not in (Status.WARN, Status.FAIL):
-        return judged
-    summary = f"{judged.summary}; launchers set theirs"
-    return Finding.info(summary, subject=judged.subject, evidence=judged.evidence, fix=judged.fix)
+    if finding.status not in (Status.WARN, Status.FAIL):
+        return finding
+    summary = f"{finding.summary}; launchers set theirs"
+    return Finding.info(summary, subject=finding.subject, evidence=finding.evidence, fix=finding.fix)
 
 
 def _judge_memlock(
@@ -104,17 +104,16 @@ def _judge_memlock(
         return Finding.unknown("denied", f"the limit of {who} could not be read", subject=who)
     if bound.soft is None:
         return Finding.ok("unlimited", subject=who, evidence=[evidence])
-    limited = f"has a locked-memory limit of {_amount(bound)}"
+    limited = f"has a locked-memory limit of {_bound_text(bound)}"
     if exempt:
-        summary = f"locked-memory limit of {_amount(bound)}, not enforced (capability IPC_LOCK)"
+        summary = f"locked-memory limit of {_bound_text(bound)}, not enforced (capability IPC_LOCK)"
         return Finding.info(summary, subject=who, evidence=[evidence])
     if needed is None:
-        summary = (
-            f"locked-memory limit of {_amount(bound)}, RDMA needs {best.value}; its ports were not looked at"
-        )
+        bounds = f"locked-memory limit of {_bound_text(bound)}, RDMA needs {best.value}"
+        summary = f"{bounds}; its ports were not looked at"
         return Finding.unknown("not-visible-here", summary, subject=who, evidence=[evidence])
     if not needed:
-        summary = f"locked-memory limit of {_amount(bound)}, no active RDMA port that needs more"
+        summary = f"locked-memory limit of {_bound_text(bound)}, no active RDMA port that needs more"
         return Finding.info(summary, subject=who, evidence=[evidence], fix=fix)
     if bound.soft < least.number * GIB:
         summary = fitting(*(f"{name} {limited}, RDMA needs {best.value}" for name in names))
@@ -146,7 +145,7 @@ def nofile(
     runtime = container.runtime if container else None
     training = processes.training if processes else ()
     for group in group_by(training, lambda process: process.role).values():
-        process = min(group, key=_room)
+        process = min(group, key=_descriptor_room)
         finding = _judge_nofile(process, process.limits.get("nofile"), len(group), runtime)
         yield finding.explained_by(*_started_by(process, "limits.nofile"))
     if not training:
@@ -184,7 +183,7 @@ def _judge_nofile(process: Process, bound: Bound | None, count: int, runtime: st
             f"{recommended.number:.0f})"
         )
         return Finding.warn(summary, subject=role, evidence=evidence, fix=fix)
-    return Finding.ok(f"{role}: {_files(bound.soft)} allowed, {use}", subject=role, evidence=evidence)
+    return Finding.ok(f"{role}: {_file_count(bound.soft)} allowed, {use}", subject=role, evidence=evidence)
 
 
 def _nofile_fix(process: Process, bound: Bound, runtime: str | None) -> Fix:
@@ -209,9 +208,9 @@ def _judge_shell(bound: Bound | None, runtime: str | None, trains: bool) -> Find
         judge = Finding.warn if trains else Finding.info
         return judge(summary, subject="shell", evidence=evidence, fix=fix)
     if bound.soft is not None and bound.soft < recommended.number:
-        summary = f"limit {bound.soft} in this shell, up to {_files(bound.hard)} possible"
+        summary = f"limit {bound.soft} in this shell, up to {_file_count(bound.hard)} possible"
         return Finding.info(summary, subject="shell", evidence=evidence, fix=fix)
-    return Finding.ok(f"{_files(bound.soft)} in this shell", subject="shell", evidence=evidence)
+    return Finding.ok(f"{_file_count(bound.soft)} in this shell", subject="shell", evidence=evidence)
 
 
 def _whole_system(limits: Limits) -> Iterator[Finding]:
@@ -224,22 +223,22 @@ def _whole_system(limits: Limits) -> Iterator[Finding]:
         yield Finding.fail(summary, subject="node", evidence=evidence, fix=fix)
 
 
-def _soft(process: Process, name: str) -> tuple[bool, float]:
+def _soft_limit(process: Process, name: str) -> tuple[bool, float]:
     """For finding the lowest limit: unlimited is above every number, and not known above that."""
     bound = process.limits.get(name)
     return bound is None, float("inf") if bound is None or bound.soft is None else bound.soft
 
 
-def _room(process: Process) -> tuple[bool, float]:
-    unknown, soft = _soft(process, "nofile")
+def _descriptor_room(process: Process) -> tuple[bool, float]:
+    unknown, soft = _soft_limit(process, "nofile")
     return unknown, soft - (process.descriptors or 0)
 
 
-def _files(count: int | None) -> str:
+def _file_count(count: int | None) -> str:
     return "unlimited" if count is None else str(count)
 
 
-def _amount(bound: Bound | None) -> str:
+def _bound_text(bound: Bound | None) -> str:
     if bound is None:
         return "not known"
     return "unlimited" if bound.soft is None else size_text(bound.soft / GIB)

@@ -42,23 +42,23 @@ def tasks(limits: Limits, processes: Processes | None, machine: Machine | None) 
     """
     group = limits.cgroup
     low = limit("pids_warn")
-    told: list[Finding] = []
+    findings: list[Finding] = []
     if group.pids_max is not None:
-        told.append(_group_tasks(group, group.pids_max, bool(processes and processes.training)))
+        findings.append(_group_tasks(group, group.pids_max, bool(processes and processes.training)))
     for process in processes.training if processes else ():
         bound = process.limits.get("nproc")
         if bound and bound.soft is not None and bound.soft < low.number and process.uid != 0:
-            told.append(_nproc(process, bound.soft))
+            findings.append(_judge_nproc(process, bound.soft))
             break
     highest = limits.sysctl.get("kernel.pid_max")
     cpus = machine.cpus if machine else None
     if highest is not None and highest <= limit("pid_max_low").number and cpus and cpus >= _MANY_CPUS:
-        told.append(
+        findings.append(
             Finding.info(
                 f"kernel.pid_max is {highest} with {count_with_noun(cpus, 'CPU')}", subject="kernel.pid_max"
             )
         )
-    yield from told or [
+    yield from findings or [
         Finding.ok("no limit on tasks" if "pids" in group.controllers else "no limit on tasks seen")
     ]
 
@@ -86,7 +86,7 @@ def _group_tasks(group: Cgroup, most: int, trains: bool) -> Finding:
     )
 
 
-def _nproc(process: Process, soft: int) -> Finding:
+def _judge_nproc(process: Process, soft: int) -> Finding:
     fix = Fix(
         "Raise the limit where the job is started.",
         (repair("ulimit -u unlimited"),),
@@ -116,8 +116,8 @@ def stack(limits: Limits, processes: Processes | None, target: TargetPython | No
     who, bound = next(
         ((w, b) for w, b in bounds if b and b.soft is None), ("this shell", limits.rlimits.get("stack_bytes"))
     )
-    one = next((process for process in ranks if process.label == who), None)
-    said = one.limit_said("Max stack size") if one else own_limit("Max stack size")
+    rank = next((process for process in ranks if process.label == who), None)
+    quote = rank.limit_said("Max stack size") if rank else own_limit("Max stack size")
     if ranks and who == "this shell":
         bound = next((b for _, b in bounds if b), bound)
     if bound is None:
@@ -126,10 +126,10 @@ def stack(limits: Limits, processes: Processes | None, target: TargetPython | No
     if bound.soft is not None:
         yield Finding.ok(f"{bound.soft // 1024} KiB")
         return
-    yield _unlimited(who, _nccl(target), said)
+    yield _judge_unlimited(who, _nccl_version(target), quote)
 
 
-def _unlimited(who: str, nccl: str, said: Evidence) -> Finding:
+def _judge_unlimited(who: str, nccl: str, quote: Evidence) -> Finding:
     since, usual = limit("stack_unlimited_safe_since"), limit("stack_kib")
     if nccl and numbers(nccl) >= numbers(str(since.value)):
         return Finding.ok(f"unlimited for {who}; NCCL {nccl} sets its own thread stacks")
@@ -140,7 +140,7 @@ def _unlimited(who: str, nccl: str, said: Evidence) -> Finding:
         "the job",
         "nodedoctor limits.stack",
     )
-    evidence = [said]
+    evidence = [quote]
     if not nccl:
         return Finding.info(
             f"unlimited for {who}: crashes NCCL before {since.value}", evidence=evidence, fix=fix
@@ -148,9 +148,9 @@ def _unlimited(who: str, nccl: str, said: Evidence) -> Finding:
     return Finding.warn(f"unlimited for {who} with NCCL {nccl} ({usual.source})", evidence=evidence, fix=fix)
 
 
-def _nccl(target: TargetPython | None) -> str:
+def _nccl_version(target: TargetPython | None) -> str:
     packages = target.packages if target else ()
-    return next((one.version for one in packages if one.name.startswith("nvidia-nccl-cu")), "")
+    return next((package.version for package in packages if package.name.startswith("nvidia-nccl-cu")), "")
 
 
 @check("limits.cpu", "CPUs per GPU")
@@ -171,11 +171,11 @@ def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[
         yield Finding.unknown("not-visible-here", "CPU quota and cpuset could not be read")
         return
     count = len(gpus.gpus) if gpus else 0
-    told = f"{allowed:g} processors" + (f" of {online}" if online and allowed < online else "")
+    processors = f"{allowed:g} processors" + (f" of {online}" if online and allowed < online else "")
     evidence = group.said("cpu_cores", "cpus")
     least = _CPUS_PER_GPU * count
     if not count:
-        yield Finding.ok(told, evidence=evidence)
+        yield Finding.ok(processors, evidence=evidence)
     elif allowed < least and (group.cpu_cores is not None or (online and allowed < online)):
         fix = Fix(
             f"Request more CPUs: srun's --cpus-per-gpu={4 * _CPUS_PER_GPU}, docker run's --cpus.",
@@ -185,12 +185,12 @@ def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[
             "nodedoctor limits.cpu",
         )
         yield Finding.warn(
-            f"{told} for {count_with_noun(count, 'GPU')}, at least {_CPUS_PER_GPU} per GPU needed",
+            f"{processors} for {count_with_noun(count, 'GPU')}, at least {_CPUS_PER_GPU} per GPU needed",
             evidence=evidence,
             fix=fix,
         )
     else:
-        yield Finding.ok(f"{told} for {count_with_noun(count, 'GPU')}", evidence=evidence)
+        yield Finding.ok(f"{processors} for {count_with_noun(count, 'GPU')}", evidence=evidence)
 
 
 @check("limits.removeipc", "logind RemoveIPC", tags={"fast"}, without=(Container,))
@@ -210,7 +210,7 @@ def removeipc(limits: Limits, processes: Processes | None, container: Container 
     if limits.remove_ipc is False:
         yield Finding.ok("RemoveIPC=no")
         return
-    said = "RemoveIPC=yes" if limits.remove_ipc else "RemoveIPC is not set, the default is yes"
+    setting = "RemoveIPC=yes" if limits.remove_ipc else "RemoveIPC is not set, the default is yes"
     fix = Fix(
         "Set RemoveIPC=no in /etc/systemd/logind.conf.",
         (
@@ -225,13 +225,13 @@ def removeipc(limits: Limits, processes: Processes | None, container: Container 
         "nodedoctor limits.removeipc",
     )
     loose = [
-        one
-        for one in (processes.ranks if processes else ())
-        if one.uid and "user.slice" in (one.cgroup or "")
+        rank
+        for rank in (processes.ranks if processes else ())
+        if rank.uid and "user.slice" in (rank.cgroup or "")
     ]
     evidence = [reading("limits", 'errors["/etc/systemd/logind.conf"]', like="^#?RemoveIPC=.*|^.Login.$")]
     if loose:
-        summary = f"{said}; {loose[0].label} of {loose[0].user or loose[0].uid} runs in a login session"
+        summary = f"{setting}; {loose[0].label} of {loose[0].user or loose[0].uid} runs in a login session"
         yield Finding.warn(summary, evidence=evidence, fix=fix)
     else:
-        yield Finding.info(f"{said}; affects jobs whose login session ends", evidence=evidence, fix=fix)
+        yield Finding.info(f"{setting}; affects jobs whose login session ends", evidence=evidence, fix=fix)

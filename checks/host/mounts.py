@@ -34,13 +34,13 @@ def mounts(fstab: Fstab, container: Container | None) -> Iterator[Finding]:
     elif not fstab.entries:
         yield Finding.skip("/etc/fstab has no file system with data beside that of the system")
     else:
-        yield from map(_missing, fstab.missing)
+        yield from map(_missing_mount, fstab.missing)
         if not fstab.missing:
             points = first_few([entry.point for entry in fstab.entries], 6)
             yield Finding.ok(f"mounted as /etc/fstab has it: {points}")
 
 
-def _missing(entry: FstabEntry) -> Finding:
+def _missing_mount(entry: FstabEntry) -> Finding:
     fix = Fix(
         "Find out why it was not mounted at boot (server, network, disk), and mount it when no job runs.",
         (

@@ -40,12 +40,12 @@ def services(services: Services) -> Iterator[Finding]:
             f"{unit.name} {state}: {NEEDED_FOR[unit.name]}",
             subject=f"service:{unit.name}",
             evidence=[unit.said],
-            fix=_fix(unit),
+            fix=_service_fix(unit),
         )
     if sick:
         return
-    asked = [name for name in NEEDED_FOR if services.reported(name)]
-    if not asked:
+    names = [name for name in NEEDED_FOR if services.reported(name)]
+    if not names:
         yield Finding.unknown("not-visible-here", "these services were not queried")
     elif not there:
         yield Finding.skip("none of these services is installed")
@@ -54,7 +54,7 @@ def services(services: Services) -> Iterator[Finding]:
         yield Finding.ok(f"{running} running" if running else "none has failed")
 
 
-def _fix(unit: Service) -> Fix:
+def _service_fix(unit: Service) -> Fix:
     return Fix(
         "Read the service's log, fix the cause and start it.",
         (

@@ -41,13 +41,13 @@ def shm(
     Error texts:
     - DataLoader worker is killed by signal: Bus error
     """
-    found = limits.shm
+    mount = limits.shm
     fix = more_shm(container.runtime if container else None)
-    if found is None:
+    if mount is None:
         yield _no_shm(limits.errors.get(SHM), fix)
         return
-    yield _judge_shm(found, fix, trains_here(processes, pci, driver))
-    ray = _ray_store(found, limits, processes, fix)
+    yield _judge_shm(mount, fix, trains_here(processes, pci, driver))
+    ray = _ray_store(mount, limits, processes, fix)
     if ray is not None:
         yield ray
 
@@ -74,7 +74,7 @@ def _judge_shm(shm: Shm, fix: Fix, trains: bool) -> Finding:
             f"{free} of {size} free, too little for the next job",
             subject=_SHM_SUBJECT,
             evidence=evidence,
-            fix=_leftovers(fix),
+            fix=_leftover_fix(fix),
         )
     if shm.size_gib < least.number:
         summary = f"{size}; NCCL needs {least.number:g} GiB ({least.source})"
@@ -89,7 +89,7 @@ def _judge_shm(shm: Shm, fix: Fix, trains: bool) -> Finding:
     return Finding.ok(summary, subject=_SHM_SUBJECT, evidence=evidence)
 
 
-def _leftovers(fix: Fix) -> Fix:
+def _leftover_fix(fix: Fix) -> Fix:
     """A full one is usually full of what killed jobs left behind."""
     text = (
         "Killed jobs leave files there: with no job running, remove the nccl-*, torch_* and plasma* files "
@@ -99,7 +99,7 @@ def _leftovers(fix: Fix) -> Fix:
 
 
 def _ray_store(shm: Shm, limits: Limits, processes: Processes | None, fix: Fix) -> Finding | None:
-    """Ray takes 30 % of the memory it may have for its store, at most 200 GB, unless told otherwise."""
+    """Ray takes 30 % of the memory it may have for its store, at most 200 GB, unless configured otherwise."""
     memory = _memory_gib(limits.memory, limits.cgroup.memory_max_gib)
     if processes is None or not processes.ray or memory is None:
         return None

@@ -43,27 +43,37 @@ def verdicts(tools: OtherTools) -> Iterator[Finding]:
         if verdict.result in ("fail", "warn"):
             judge = Finding.fail if verdict.result == "fail" else Finding.warn
             yield judge(
-                _summary(verdict), subject=verdict.subject, evidence=_evidence(verdict), fix=_fix(verdict)
+                _verdict_summary(verdict),
+                subject=verdict.subject,
+                evidence=_verdict_evidence(verdict),
+                fix=_verdict_fix(verdict),
             )
         elif verdict.result == "unknown":
             yield Finding.unknown(
-                "not-visible-here", _summary(verdict), subject=verdict.subject, fix=_fix(verdict)
+                "not-visible-here",
+                _verdict_summary(verdict),
+                subject=verdict.subject,
+                fix=_verdict_fix(verdict),
             )
         elif verdict.result == "note":
-            yield Finding.info(_summary(verdict), subject=verdict.subject, evidence=_evidence(verdict))
+            yield Finding.info(
+                _verdict_summary(verdict), subject=verdict.subject, evidence=_verdict_evidence(verdict)
+            )
         else:
-            yield Finding.ok(_summary(verdict), subject=verdict.subject, evidence=_evidence(verdict))
+            yield Finding.ok(
+                _verdict_summary(verdict), subject=verdict.subject, evidence=_verdict_evidence(verdict)
+            )
 
 
-def _summary(verdict: Verdict) -> str:
+def _verdict_summary(verdict: Verdict) -> str:
     return f"{verdict.tool}: {verdict.words}"
 
 
-def _evidence(verdict: Verdict) -> list[Evidence]:
+def _verdict_evidence(verdict: Verdict) -> list[Evidence]:
     return [Evidence(verdict.probe, verdict.quote)] if verdict.quote else []
 
 
-def _fix(verdict: Verdict) -> Fix:
+def _verdict_fix(verdict: Verdict) -> Fix:
     return Fix(
         f"Run nodedoctor on the node, and compare what it and {verdict.tool} say of the same device.",
         _LOOKS.get(verdict.probe, ()),

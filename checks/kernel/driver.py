@@ -18,7 +18,7 @@ from nodedoctor.steps import keep, look, reboot
 from .pci_address import gpu_index, subject_of
 
 _SYMPTOMS = ("no-heartbeat", "reset-required", "gpu-lost")
-"""Messages about a GPU that is hung or gone; an Xid that says why stands beside them in most logs."""
+"""Messages about a GPU that is hung or gone; most logs also have an Xid that says why."""
 _XID_SECONDS = 300.0
 """Within so much an Xid tells of the same fault: the driver waits for a GSP for up to 75 s; ours."""
 _HELPERS = ("nvidia-gridd", "nvidia-topolog")
@@ -49,15 +49,15 @@ def driver(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -
     - Heartbeat timed out
     - NV_ERR_RESET_REQUIRED
     """
-    told: dict[tuple[object, ...], list[DriverEvent]] = {}
+    by_fault: dict[tuple[object, ...], list[DriverEvent]] = {}
     for event in log.since(log.driver, moment):
         if event.kind in ("boot", "loaded", "reset", "bound"):
             continue
         if event.kind not in _SYMPTOMS or not _has_xid(event, log):
-            told.setdefault((event.kind, event.device, event.gpu, _helper(event)), []).append(event)
-    for events in told.values():
+            by_fault.setdefault((event.kind, event.device, event.gpu, _is_helper(event)), []).append(event)
+    for events in by_fault.values():
         yield _driver_trouble(events[-1], len(events), log, gpus, pci)
-    if not told:
+    if not by_fault:
         yield Finding.ok(f"no driver failure in {log.span}")
 
 
@@ -89,13 +89,13 @@ def _has_xid(event: DriverEvent, log: KernelLog) -> bool:
             continue
         if None in (xid.when.seconds, event.when.seconds):
             return True
-        after = (event.when.seconds or 0.0) - (xid.when.seconds or 0.0)
-        if abs(after) <= _XID_SECONDS or (after > 0 and event.kind != "no-heartbeat"):
+        delay = (event.when.seconds or 0.0) - (xid.when.seconds or 0.0)
+        if abs(delay) <= _XID_SECONDS or (delay > 0 and event.kind != "no-heartbeat"):
             return True
     return False
 
 
-def _helper(event: DriverEvent) -> bool:
+def _is_helper(event: DriverEvent) -> bool:
     return (event.client or "").startswith(_HELPERS)
 
 
@@ -110,11 +110,11 @@ def _driver_trouble(
     evidence = [line_of(event)]
     versions = f" ({event.version.replace(' ', ' and ')})" if event.version else ""
     name = f"GPU{event.gpu}: " if numbered else ""  # a number of the driver's log
-    trouble = "driver mismatch" if _helper(event) else _TROUBLE[event.kind]
+    trouble = "driver mismatch" if _is_helper(event) else _TROUBLE[event.kind]
     summary = name + trouble + versions + (f", {times} times" if times > 1 else "")
     starts = log.starts(event.device, any_device=hung and event.device is None)
     excuse = "before the last driver load or reset" if hung else "before the last driver load"
-    excuse = excuse if is_over(event.when, starts) else _excuse(event, log, gpus, pci)
+    excuse = excuse if is_over(event.when, starts) else _find_excuse(event, log, gpus, pci)
     if excuse:
         return Finding.info(f"{summary}: {excuse}", subject=subject, evidence=evidence)
     build = Finding.warn if event.kind == "peermem" else Finding.fail
@@ -124,18 +124,18 @@ def _driver_trouble(
     return finding.explained_by(*_ROOTS.get(event.kind, ()))
 
 
-def _excuse(event: DriverEvent, log: KernelLog, gpus: Gpus | None, pci: Pci | None) -> str:
+def _find_excuse(event: DriverEvent, log: KernelLog, gpus: Gpus | None, pci: Pci | None) -> str:
     """Why nothing has to be done; empty where something has."""
-    if _helper(event):
+    if _is_helper(event):
         return f"{event.client} only, not used to compute"
     if event.kind in _SYMPTOMS and gpus and gpus.gpus and not gpus.lost:
-        well = all(gpu.recovery_action == "none" for gpu in gpus.gpus)
-        return "no GPU requests a reset now" if well else ""
+        is_healthy = all(gpu.recovery_action == "none" for gpu in gpus.gpus)
+        return "no GPU requests a reset now" if is_healthy else ""
     if event.kind != "no-gpu":
         return ""
     if pci is not None and not pci.gpus:
         return "none on the bus"
-    holders = {other.version for other in log.driver if other.kind == "bound"}
+    holders = {holder.version for holder in log.driver if holder.kind == "bound"}
     return "reserved for virtual machines" if holders == {"vfio-pci"} else ""
 
 

@@ -49,14 +49,14 @@ def pcie(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     by_device = group_by(log.since(log.pcie, moment), lambda event: event.device)
     for device, events in by_device.items():
         vendor = next((event.vendor for event in events if event.vendor), None)
-        owner = role(device, vendor, log, pci) or _owner(events)
+        owner = role(device, vendor, log, pci) or _device_owner(events)
         cures = log.cures(device) if owner == "GPU" else ()
         yield _pcie_device(subject_of(device, None, pci), owner, events, log, cures)
     if not by_device:
         yield Finding.ok(f"no PCI error in {log.span}")
 
 
-def _owner(events: Iterable[PcieError]) -> str | None:
+def _device_owner(events: Iterable[PcieError]) -> str | None:
     """What the driver in front of the line says where nothing else does."""
     drivers = {event.driver or "" for event in events}
     if drivers & {"nvidia", "nvidia-nvswitch"}:
@@ -68,8 +68,8 @@ def _pcie_device(
     subject: str, owner: str | None, events: list[PcieError], log: KernelLog, cures: Sequence[When]
 ) -> Finding:
     kinds = Counter(event.severity for event in events)
-    told = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
-    summary = f"{owner or 'another device'}: {told}{times(events)}"
+    counts = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+    summary = f"{owner or 'another device'}: {counts}{times(events)}"
     worst = [event for event in events if event.severity != "corrected"] or events
     evidence = evidence_of(worst)
     fix = Fix(
@@ -79,7 +79,7 @@ def _pcie_device(
         if kinds["corrected"] < _FLOOD:
             return Finding.info(f"{summary}, corrected by the link", subject=subject, evidence=evidence)
         return Finding.warn(f"{summary}, marginal link", subject=subject, evidence=evidence, fix=fix)
-    if owner is None and _elsewhere(events):
+    if owner is None and _is_elsewhere(events):
         summary = f"{summary}, recovered by its driver"
         return Finding.info(summary, subject=subject, evidence=evidence)
     if all(is_over(event.when, cures) for event in worst):
@@ -90,7 +90,7 @@ def _pcie_device(
     return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
 
 
-def _elsewhere(events: Iterable[PcieError]) -> bool:
+def _is_elsewhere(events: Iterable[PcieError]) -> bool:
     """Whether nothing worse than non-fatal happened, to a device of its own and not to a bridge."""
     mild = all(event.severity in ("corrected", "non-fatal") for event in events)
     return mild and all(event.driver not in (None, "pcieport") for event in events)

@@ -66,11 +66,11 @@ def network(log: KernelLog, moment: Moment) -> Iterator[Finding]:
         same = [event for event in events if event.kind == kind]
         if not same:
             continue
-        summary, subject, said = f"{meaning}{times(same)}", f"table:{kind}", evidence_of(same)
+        summary, subject, evidence = f"{meaning}{times(same)}", f"table:{kind}", evidence_of(same)
         if same[-1].when.at < log.booted:
-            yield Finding.info(summary, subject=subject, evidence=said)
+            yield Finding.info(summary, subject=subject, evidence=evidence)
         else:
             fix = Fix(advice, steps, "config", "nothing", "nodedoctor kernel.network")
-            yield Finding.warn(summary, subject=subject, evidence=said, fix=fix)
+            yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     if not events:
         yield Finding.ok(f"no full table in {log.span}")

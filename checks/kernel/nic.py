@@ -40,14 +40,14 @@ def nic(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     - mlx5_core: Port module event
     """
     events = [event for event in log.since(log.nics, moment) if event.kind != "plugged"]
-    by_subject = group_by(events, _subject)
-    for subject, told in by_subject.items():
-        yield from _adapter(subject, told, log)
+    by_subject = group_by(events, _event_subject)
+    for subject, adapter_events in by_subject.items():
+        yield from _judge_adapter(subject, adapter_events, log)
     if not events:
         yield Finding.ok(f"no NIC error in {log.span}")
 
 
-def _subject(event: NicEvent) -> str:
+def _event_subject(event: NicEvent) -> str:
     """The adapter; of a queue that hangs the interface, where the line names only that."""
     if event.device is None and event.kind == "queue" and event.netdev:
         return f"net:{event.netdev}"
@@ -89,7 +89,7 @@ _NOTES: dict[NicKind, str] = {
 """Slot power and register commands: linux, drivers/net/ethernet/mellanox/mlx5/core/events.c and cmd.c."""
 
 
-def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[Finding]:
+def _judge_adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[Finding]:
     """Trouble by kind; then what the link did."""
     for kind, (meaning, advice, action) in _NIC.items():
         same = [event for event in events if event.kind == kind]
@@ -108,7 +108,7 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
             )
     links = [event for event in events if event.kind in ("link-down", "link-up")]
     if links:
-        yield _link(f"{subject}/link", links, log).explained_by("ib.ports", "ib.width")
+        yield _judge_link(f"{subject}/link", links, log).explained_by("ib.ports", "ib.width")
     for kind, text in _NOTES.items():
         same = [event for event in events if event.kind == kind]
         if same:
@@ -131,13 +131,15 @@ def _look_at_ports(subject: str) -> tuple[Step, ...]:
     )
 
 
-def _link(subject: str, events: list[NicEvent], log: KernelLog) -> Finding:
+def _judge_link(subject: str, events: list[NicEvent], log: KernelLog) -> Finding:
     """A link that went down after boot; a port without a cable says so once, when it is configured."""
-    downs = _downs(events)
+    downs = _link_losses(events)
     was_up = [event for event in downs if _was_up(event, events, log)]
     late = [event for event in downs if _after_boot(event)]
-    lost = [event for event in downs if event in was_up or not _configured(event, log)]
-    flaps = any(_seconds(*pair) <= _FLAP_SECONDS for pair in zip(lost, lost[_FLAPS - 1 :], strict=False))
+    losses = [event for event in downs if event in was_up or not _at_configuration(event, log)]
+    flaps = any(
+        _seconds_between(*pair) <= _FLAP_SECONDS for pair in zip(losses, losses[_FLAPS - 1 :], strict=False)
+    )
     stays = events[-1].kind == "link-down"
     name = next((event.netdev for event in reversed(events) if event.netdev), None)
     whose = f"the link of {name}" if name else "its link"
@@ -151,7 +153,7 @@ def _link(subject: str, events: list[NicEvent], log: KernelLog) -> Finding:
     evidence = evidence_of(events)
     if flaps:
         summary = (
-            f"{whose} went down {count_with_noun(len(lost), 'time')}{times(lost).partition(' times')[2]}"
+            f"{whose} went down {count_with_noun(len(losses), 'time')}{times(losses).partition(' times')[2]}"
         )
         return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     if stays and (was_up or late):
@@ -162,18 +164,20 @@ def _link(subject: str, events: list[NicEvent], log: KernelLog) -> Finding:
     return Finding.ok("its link came up", subject=subject)
 
 
-def _downs(events: list[NicEvent]) -> list[NicEvent]:
+def _link_losses(events: list[NicEvent]) -> list[NicEvent]:
     """Each loss of the link once: firmware, the network's driver and the RDMA core all tell of it."""
-    found: list[NicEvent] = []
+    losses: list[NicEvent] = []
     for before, event in zip((None, *events), events, strict=False):
-        again = before is not None and before.kind == event.kind and _seconds(before, event) <= _ONE_LOSS
+        again = (
+            before is not None and before.kind == event.kind and _seconds_between(before, event) <= _ONE_LOSS
+        )
         if event.kind == "link-down" and not again:
-            found.append(event)
-    return found
+            losses.append(event)
+    return losses
 
 
-def _seconds(before: NicEvent, event: NicEvent) -> float:
-    """The time between two lines; none where it cannot be told."""
+def _seconds_between(before: NicEvent, event: NicEvent) -> float:
+    """The time between two lines; none where one has no time."""
     first, second = before.when.seconds, event.when.seconds
     return 0.0 if first is None or second is None else second - first
 
@@ -181,16 +185,16 @@ def _seconds(before: NicEvent, event: NicEvent) -> float:
 def _was_up(event: NicEvent, events: list[NicEvent], log: KernelLog) -> bool:
     """Whether the link had come up before, since the same boot."""
     start = _boot_before(event, log)
-    return any(one.kind == "link-up" and start <= one.when.at < event.when.at for one in events)
+    return any(earlier.kind == "link-up" and start <= earlier.when.at < event.when.at for earlier in events)
 
 
 def _boot_before(event: NicEvent, log: KernelLog) -> int:
     """Where in the log the kernel started that wrote a line; -1 where that is not in the log."""
-    starts = (other.when.at for other in log.driver if other.kind == "boot")
+    starts = (boot.when.at for boot in log.driver if boot.kind == "boot")
     return max((at for at in starts if at < event.when.at), default=-1)
 
 
-def _configured(event: NicEvent, log: KernelLog) -> bool:
+def _at_configuration(event: NicEvent, log: KernelLog) -> bool:
     """Whether a first loss may be of the minutes after boot, when ports are configured."""
     since_boot = _after_boot_seconds(event)
     return _boot_before(event, log) >= 0 if since_boot is None else since_boot <= _BOOT_SECONDS
@@ -202,5 +206,5 @@ def _after_boot(event: NicEvent) -> bool:
 
 
 def _after_boot_seconds(event: NicEvent) -> float | None:
-    found = re.match(r"(\d+\.\d+) s after boot", event.when.text)
-    return float(found.group(1)) if found else None
+    match = re.match(r"(\d+\.\d+) s after boot", event.when.text)
+    return float(match.group(1)) if match else None

@@ -12,8 +12,8 @@ NO_ADDRESS = "pci:unknown"
 def gpu_index(device: str, gpus: Gpus | None, pci: Pci | None) -> int | None:
     """NVML's number of the GPU at an address; by the order on the bus only where the driver was not asked."""
     if gpus is not None:
-        named = [(gpu.index, gpu.bus_id) for gpu in gpus.gpus] + [(g.index, g.bus_id) for g in gpus.lost]
-        return next((index for index, address in named if address and bdf(address) == device), None)
+        bus_ids = [(gpu.index, gpu.bus_id) for gpu in gpus.gpus] + [(g.index, g.bus_id) for g in gpus.lost]
+        return next((index for index, address in bus_ids if address and bdf(address) == device), None)
     addresses = [gpu.address for gpu in pci.gpus] if pci else []
     return addresses.index(device) if device in addresses else None
 
@@ -30,18 +30,18 @@ def role(device: str | None, vendor: str | None, log: KernelLog, pci: Pci | None
     """What a device is to training: GPU, NVSwitch, network adapter, bridge above one; None for the rest."""
     if device is None:
         return None
-    named = _by_maker(vendor, log.drivers.get(device, ""))
-    found = pci.at(device) if pci else None
-    if found is None or named:
-        return named
-    if found.is_gpu or found.is_nvswitch:
-        return "GPU" if found.is_gpu else "NVSwitch"
-    if found.is_nic and found.vendor == MELLANOX:
+    maker_role = _by_maker(vendor, log.drivers.get(device, ""))
+    pci_device = pci.at(device) if pci else None
+    if pci_device is None or maker_role:
+        return maker_role
+    if pci_device.is_gpu or pci_device.is_nvswitch:
+        return "GPU" if pci_device.is_gpu else "NVSwitch"
+    if pci_device.is_nic and pci_device.vendor == MELLANOX:
         return "NIC"
-    below = [other for other in pci.devices if device in other.upstream] if pci else []
-    if any(other.is_gpu or other.is_nvswitch for other in below):
+    below = [child for child in pci.devices if device in child.upstream] if pci else []
+    if any(child.is_gpu or child.is_nvswitch for child in below):
         return "bridge above a GPU"
-    adapter = any(other.is_nic and other.vendor == MELLANOX for other in below)
+    adapter = any(child.is_nic and child.vendor == MELLANOX for child in below)
     return "bridge above a NIC" if adapter else None
 
 

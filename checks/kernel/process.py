@@ -1,4 +1,4 @@
-"""What the kernel reported of processes: killed for want of memory, hung, crashed in a library."""
+"""What the kernel reported of processes: killed when memory ran out, hung, crashed in a library."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def oom(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     """
     killed = log.since(log.oom, moment)
     for name, victims in group_by(killed, lambda kill: kill.name).items():
-        yield _killed(name, victims)
+        yield _killed_program(name, victims)
     if not killed:
         yield Finding.ok(f"no OOM kill in {log.span}")
     unmet = [stall for stall in log.since(log.stalls, moment) if stall.kind == "no-block"]
     if unmet:
-        yield _unmet(unmet)
+        yield _unmet_requests(unmet)
 
 
-def _unmet(unmet: list[Stall]) -> Finding:
+def _unmet_requests(unmet: list[Stall]) -> Finding:
     """Requests of the kernel's own for memory: mostly of blocks too large for memory in many pieces."""
     drivers = sorted({stall.where for stall in unmet if stall.where})
     inside = f" for {comma_list(drivers)}" if drivers else ""
@@ -60,7 +60,7 @@ def _unmet(unmet: list[Stall]) -> Finding:
     return Finding.info(summary, subject="kernel:pages", evidence=evidence_of(unmet))
 
 
-def _killed(name: str, victims: list[OomKill]) -> Finding:
+def _killed_program(name: str, victims: list[OomKill]) -> Finding:
     """One finding per program: FAIL for one that trains on a node without memory, else WARN or a note.
 
     A kill for the limit of a control group costs only that group: its memory is free again.
@@ -110,7 +110,7 @@ def hung(log: KernelLog, moment: Moment) -> Iterator[Finding]:
         what = stall.where if stall.kind == "dead-mount" else stall.name
         groups.setdefault((stall.kind, what), []).append(stall)
     for events in groups.values():
-        yield _stalled(events, log)
+        yield _judge_stalls(events, log)
     if not stalls:
         yield Finding.ok(f"no hung task or crash in {log.span}")
 
@@ -145,7 +145,7 @@ _ASLEEP = (
 _MOUNTS = (look("findmnt -t nfs,nfs4,cifs,lustre,ceph"), _UNINTERRUPTIBLE)
 
 
-def _stalled(events: list[Stall], log: KernelLog) -> Finding:
+def _judge_stalls(events: list[Stall], log: KernelLog) -> Finding:
     last = events[-1]
     where = next((event.where for event in reversed(events) if event.where), None)
     who = f"{last.name} (pid {last.pid}) " if last.name else ""
@@ -159,10 +159,10 @@ def _stalled(events: list[Stall], log: KernelLog) -> Finding:
     evidence = evidence_of(events)
     trains = bool(_TRAINING.search(last.name or ""))
     if last.kind == "crash":
-        known = bool(_LIBRARY.search(where or ""))
+        in_library = bool(_LIBRARY.search(where or ""))
         text = "Check the library's version and the job's log; a core dump shows the call."
         fix = Fix(text, (look("coredumpctl list"),), "investigate", "nothing", "nodedoctor stack")
-        if not known:
+        if not in_library:
             return Finding.info(summary, subject=subject, evidence=evidence)
         crashed = Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
         return crashed.matters_as("A crash in a library ends its rank without a Python traceback.")

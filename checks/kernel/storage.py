@@ -66,16 +66,16 @@ def storage(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     """
     by_device = group_by(log.since(log.storage, moment), lambda event: event.device)
     findings = [
-        one.explained_by(*_failures_of(device))
+        finding.explained_by(*_failures_of(device))
         for device, events in by_device.items()
-        for one in _device(device, events, log)
+        for finding in _judge_device(device, events, log)
     ]
     yield from findings
     if not findings:
         yield Finding.ok(f"no disk or file system error in {log.span}")
 
 
-def _device(device: str, events: Sequence[StorageEvent], log: KernelLog) -> Iterator[Finding]:
+def _judge_device(device: str, events: Sequence[StorageEvent], log: KernelLog) -> Iterator[Finding]:
     for kind, (meaning, advice, action) in _STORAGE.items():
         same = [event for event in events if event.kind == kind]
         if not same:
@@ -94,9 +94,9 @@ def _device(device: str, events: Sequence[StorageEvent], log: KernelLog) -> Iter
             advice, _look_at_disk(device), action, "every job on this node", "nodedoctor kernel.storage"
         )
         yield Finding.warn(summary, subject=subject, evidence=evidence_of(same), fix=fix)
-    lost = [event for event in events if event.kind in ("connection-lost", "connection-back")]
-    if lost:
-        yield _connection(device, lost)
+    connections = [event for event in events if event.kind in ("connection-lost", "connection-back")]
+    if connections:
+        yield _judge_connection(device, connections)
 
 
 def _failures_of(device: str) -> tuple[str, ...]:
@@ -111,8 +111,8 @@ _EXPLAINING: tuple[StorageKind, ...] = ("dead", "read-only")
 
 def _look_at_disk(device: str) -> tuple[Step, ...]:
     if device.startswith("nvme"):
-        found = re.match(r"nvme\d{1,4}", device)
-        controller = found[0] if found else device
+        match = re.match(r"nvme\d{1,4}", device)
+        controller = match[0] if match else device
         return (look("sudo nvme smart-log {}", f"/dev/{controller}"), look("lsblk"))
     if device.startswith("md"):
         return (look("cat /proc/mdstat"), look("sudo mdadm --detail {}", f"/dev/{device}"))
@@ -123,7 +123,7 @@ _NAMES = {"lustre": "Lustre", "ceph": "Ceph"}
 _SERVERS = {"lustre": (look("lfs check servers"),), "ceph": (look("findmnt -t ceph"),)}
 
 
-def _connection(device: str, events: Sequence[StorageEvent]) -> Finding:
+def _judge_connection(device: str, events: Sequence[StorageEvent]) -> Finding:
     """A server of a network file system that was lost: over again as soon as it is back."""
     losses = [event for event in events if event.kind == "connection-lost"]
     system = events[-1].system
@@ -166,7 +166,7 @@ def cpu(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     for kind in _MEANING:
         same = [event for event in events if event.kind == kind]
         if same:
-            findings.append(_processors(kind, same, [event for event in now if event.kind == kind]))
+            findings.append(_judge_processors(kind, same, [event for event in now if event.kind == kind]))
     yield from findings
     if not findings:
         yield Finding.ok(f"no CPU error or throttling in {log.span}")
@@ -183,7 +183,7 @@ _MEANING = {
 _ERRORS = "An uncorrected error of CPU or memory kills programs or the node."
 
 
-def _processors(kind: str, events: Sequence[CpuEvent], now: Sequence[CpuEvent]) -> Finding:
+def _judge_processors(kind: str, events: Sequence[CpuEvent], now: Sequence[CpuEvent]) -> Finding:
     summary, subject = f"{_MEANING[kind]}{times(events)}", f"cpu:{kind}"
     spells = len({int((event.when.seconds or 0.0) // _SPELL_SECONDS) for event in now})
     enough = {"uncorrected": 1, "corrected": CORRECTED, "recorded": CORRECTED, "hot": HOT_SPELLS}[kind]

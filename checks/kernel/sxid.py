@@ -20,7 +20,7 @@ _FOLLOWS_SECONDS = 60.0
 """NVSwitches report the loss of a GPU within seconds (leptonai/gpud: 12 s between Xid 79 and SXid 20034)."""
 _TOGETHER_SECONDS = 2.0
 """Two drivers write about one moment in any order; ours."""
-_ENDED = 45
+_JOB_ENDED = 45
 _REFUSED = 137
 """A peer access refused: a job ended in the middle of an in-switch reduction leaves it, and no fault."""
 
@@ -41,7 +41,7 @@ def sxid(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     """
     by_switch = group_by(log.since(log.sxids, moment), lambda event: (event.switch, event.code))
     for (switch, code), events in by_switch.items():
-        yield _switch(switch, code, events, log)
+        yield _judge_switch(switch, code, events, log)
     if not by_switch:
         yield Finding.ok(f"no SXid in {log.span}")
 
@@ -49,12 +49,12 @@ def sxid(log: KernelLog, moment: Moment) -> Iterator[Finding]:
 _LOOK = (look("sudo dmesg | grep -iE 'sxid|xid'"), look("nvidia-smi nvlink -s"))
 
 
-def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Finding:
+def _judge_switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Finding:
     row = table.sxid(code)
     fatal = any(event.fatal for event in events)  # the switch knows its port; the table only the number
     always = row is not None and row.kind == "always-fatal"
-    ended = _ended(events, log) if row is not None and row.stalls and not (fatal or always) else 0
-    stalled = ended > 1
+    gpu_count = _count_gpus(events, log) if row is not None and row.stalls and not (fatal or always) else 0
+    stalled = gpu_count > 1
     kind = table.sxid_kind("always-fatal" if always else "fatal" if fatal or stalled else "non-fatal")
     links = sorted({event.link for event in events if event.link is not None})
     summary = f"SXid {code}" + (f" {row.name}" if row else "")
@@ -64,16 +64,16 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
     subject = f"nvswitch:{switch.removeprefix('nvswitch')}"
     verify = "nodedoctor kernel.sxid nvlink fabric"
     fix = Fix(kind.advice, _LOOK, kind.action, "every job on the fabric's GPUs", verify, DOCS)
-    cause = _cause(events[0], log)
+    cause = _lost_gpu(events[0], log)
     if all(is_over(event.when, log.starts()) for event in events):
         return Finding.info(f"{summary}: before the last driver load", subject=subject, evidence=evidence)
     if stalled:
-        summary += f": jobs of {ended} GPUs ended (Xid 45)"
+        summary += f": jobs of {gpu_count} GPUs ended (Xid 45)"
         aborted = any(xid.code == _REFUSED for xid in log.xids)
         build = Finding.warn if aborted else Finding.fail
         return build(summary, subject=subject, evidence=evidence, fix=fix)
     if not (fatal or always):
-        build = Finding.warn if _repeats(events) else Finding.info
+        build = Finding.warn if _has_repeats(events) else Finding.info
         return build(f"{summary}: {kind.meaning}", subject=subject, evidence=evidence, fix=fix)
     if cause is not None:
         summary += f": caused by Xid {cause.code} of GPU {cause.device}"
@@ -82,8 +82,8 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
     return Finding.fail(f"{summary}: {kind.meaning}", subject=subject, evidence=evidence, fix=fix)
 
 
-def _ended(events: list[Sxid], log: KernelLog) -> int:
-    """How many GPUs had jobs ended with such an error or within a minute, as far as times can be told."""
+def _count_gpus(events: list[Sxid], log: KernelLog) -> int:
+    """How many GPUs had jobs ended with such an error or within a minute, as far as lines have times."""
     times = sorted(event.when.seconds for event in events if event.when.seconds is not None)
 
     def near(when: When) -> bool:
@@ -92,18 +92,18 @@ def _ended(events: list[Sxid], log: KernelLog) -> int:
         before = bisect_right(times, when.seconds + _TOGETHER_SECONDS)
         return before > 0 and when.seconds - times[before - 1] <= _FOLLOWS_SECONDS
 
-    return len({xid.device for xid in log.xids if xid.code == _ENDED and near(xid.when)})
+    return len({xid.device for xid in log.xids if xid.code == _JOB_ENDED and near(xid.when)})
 
 
-def _repeats(events: list[Sxid]) -> bool:
+def _has_repeats(events: list[Sxid]) -> bool:
     """Whether a harmless one came more than once on one link."""
     return max(Counter(event.link for event in events).values()) > 1
 
 
-def _cause(event: Sxid, log: KernelLog) -> LoggedXid | None:
+def _lost_gpu(event: Sxid, log: KernelLog) -> LoggedXid | None:
     """The loss of a GPU just before, whose links then go down at the switch."""
-    lost = [xid for xid in log.xids if xid.code == 79 and xid.when.at < event.when.at]
-    for xid in reversed(lost):
+    losses = [xid for xid in log.xids if xid.code == 79 and xid.when.at < event.when.at]
+    for xid in reversed(losses):
         if event.when.seconds is None or xid.when.seconds is None:
             return xid
         if event.when.seconds - xid.when.seconds <= _FOLLOWS_SECONDS:

@@ -25,7 +25,7 @@ from .xid_meaning import JudgedXid, judge_events, link_behind, of_programs, reco
 from .xid_programs import clean, excusable, excuse, of_wide_jobs
 
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
-_COUNTED = frozenset({48, 94, 95})
+_MEMORY_ERRORS = frozenset({48, 94, 95})
 """Uncorrectable memory errors, each of which a GPU counts until it is reset (NVIDIA's catalogue)."""
 _DISTURBS: dict[Action, str] = {
     "reset-gpu": "every job on this GPU",
@@ -34,7 +34,7 @@ _DISTURBS: dict[Action, str] = {
     "restart-job": "the job",
 }
 _BUS = 79
-_NAMED: Mapping[int, tuple[str, ...]] = {
+_CHECKS: Mapping[int, tuple[str, ...]] = {
     **dict.fromkeys((48, 63, 64, 94, 95), ("memory.remap", "memory.ecc", "memory.growth")),
     74: ("nvlink.links", "nvlink.errors", "fabric.state"),
     _BUS: ("driver.answers", "driver.gpus-present", "pcie.width", "pcie.speed", "nvlink.links"),
@@ -67,18 +67,18 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
         gpu = _gpu_at(device, gpus)
         harmless = excusable(events, gpu, programs, wide)
         excused += [event for event in events if event in harmless]
-        if left := [event for event in events if event not in harmless]:
-            behind = [link_behind(event, log.xids) for event in left]
+        if harmful := [event for event in events if event not in harmless]:
+            behind = [link_behind(event, log.xids) for event in harmful]
             links = {subject_of(link.device, gpus, pci) for link in behind if link}
             follows = () if None in behind else (f"kernel.xid@{subject}" for subject in sorted(links))
-            yield _gpu(device, left, log, gpus, pci).explained_by(*follows)
+            yield _judge_gpu(device, harmful, log, gpus, pci).explained_by(*follows)
     if excused:
         yield excuse(excused)
     if not by_device:
         yield Finding.ok(f"no Xid in {log.span}")
 
 
-def _gpu(
+def _judge_gpu(
     device: str | None, events: list[LoggedXid], log: KernelLog, gpus: Gpus | None, pci: Pci | None
 ) -> Finding:
     """One finding per GPU: the worst of its errors, the others named beside it."""
@@ -89,49 +89,49 @@ def _gpu(
         event.when.at < done or is_over(event.when, starts) or _counters_went_back(event, gpu)
         for event in events
     ]
-    branch = _branch(log, gpus)
+    branch = _driver_branch(log, gpus)
     now, before = (
         judge_events([e for e, o in zip(events, over, strict=True) if o is was], branch)
         for was in (False, True)
     )
     subject = subject_of(device, gpus, pci)
-    harmless = all(one.of_program or one.status is Status.PASS for one in before)
+    harmless = all(old.of_program or old.status is Status.PASS for old in before)
     if not now and before and (done >= 0 or harmless or (gpu is not None and clean(gpu))):
-        codes = ", ".join(one.times for one in before)
+        codes = ", ".join(old.times for old in before)
         summary = f"{codes}: before the last reset or driver load, resolved"
-        return Finding.info(summary, subject=subject, evidence=_evidence(before))
+        return Finding.info(summary, subject=subject, evidence=_xid_evidence(before))
     index = gpu_index(device, gpus, pci) if device else None
     errors = now or before
-    finding = _finding(errors, subject, device if index is None else str(index))
-    if any(lost.subject == subject and lost.error == "UNKNOWN" for lost in (gpus.lost if gpus else ())):
+    finding = _gpu_finding(errors, subject, device if index is None else str(index))
+    if any(dead.subject == subject and dead.error == "UNKNOWN" for dead in (gpus.lost if gpus else ())):
         return finding  # the driver says less of it than its own Xid does
     worst = [error.code for error in errors if error.status is errors[0].status]
     return finding.explained_by(*checks_of_same_fault(worst))
 
 
-def _finding(judged: list[JudgedXid], subject: str, index: str | None) -> Finding:
-    if not judged:
+def _gpu_finding(errors: list[JudgedXid], subject: str, index: str | None) -> Finding:
+    if not errors:
         return Finding.info("Xid 154: the driver requests no recovery any more", subject=subject)
-    worst, evidence = judged[0], _evidence(judged)
+    worst, evidence = errors[0], _xid_evidence(errors)
     meaning, *more = sentences(worst.meaning)
     meaning = re.sub(r" \([^()]*\)$", "", meaning)
-    rest = [one.times for one in judged[1:] if one.status is not Status.PASS]
-    ignored = [one.times for one in judged[1:] if one.status is Status.PASS]
+    rest = [error.times for error in errors[1:] if error.status is not Status.PASS]
+    ignored = [error.times for error in errors[1:] if error.status is Status.PASS]
     if worst.status is Status.PASS:
         codes = ", ".join([worst.times, *ignored])
         summary = fitting(*(f"{codes}: no action needed. {text}" for text in (meaning, clause(meaning))))
         return Finding.info(summary, subject=subject, evidence=evidence)
     others = f"; also {', '.join(rest)}" if rest else ""
     others += f" ({', '.join(ignored)}: follow-up errors)" if ignored else ""
-    whom, when = _affected_processes(worst), _when(worst)
+    processes, when = _affected_processes(worst), _time_range(worst)
     summary = fitting(
-        f"{worst.times}{when}{whom}: {meaning}{others}",
-        f"{worst.times}{whom}: {meaning}{others}",
-        f"{worst.times}{whom}: {clause(meaning)}{others}",
+        f"{worst.times}{when}{processes}: {meaning}{others}",
+        f"{worst.times}{processes}: {meaning}{others}",
+        f"{worst.times}{processes}: {clause(meaning)}{others}",
         f"{worst.times}: {clause(meaning)}{others}",
     )
-    asked = next((one for one in judged if one.code == 154), worst)  # the driver's own word wins
-    fix = _fix(asked, index, worst)
+    leading = next((error for error in errors if error.code == 154), worst)  # the driver's own word wins
+    fix = _gpu_fix(leading, index, worst)
     build = Finding.fail if worst.status is Status.FAIL else Finding.warn
     head = f"GPU {subject.partition(':')[2]}: Xid {worst.code}"
     lead = f"{head}: {worst.meaning}"
@@ -147,52 +147,52 @@ def checks_of_same_fault(codes: Iterable[int]) -> tuple[str, ...]:
 
     A GPU off the bus loses its links and memory too; what Xid 154 asks for is for the others' sake.
     """
-    kinds = {_NAMED.get(code, ()) for code in codes if code != 154} or {_NAMED[154]}
-    if _NAMED[_BUS] in kinds:
-        return _NAMED[_BUS]
+    kinds = {_CHECKS.get(code, ()) for code in codes if code != 154} or {_CHECKS[154]}
+    if _CHECKS[_BUS] in kinds:
+        return _CHECKS[_BUS]
     return kinds.pop() if len(kinds) == 1 else ()
 
 
-def _fix(asked: JudgedXid, index: str | None, worst: JudgedXid) -> Fix:
-    both = asked is not worst and asked.action != worst.action
-    text = f"{asked.advice} {worst.advice}" if both else worst.advice
-    reset = asked.action == "reset-gpu"
-    disturbs = _DISTURBS.get(asked.action, "")
+def _gpu_fix(leading: JudgedXid, index: str | None, worst: JudgedXid) -> Fix:
+    both = leading is not worst and leading.action != worst.action
+    text = f"{leading.advice} {worst.advice}" if both else worst.advice
+    reset = leading.action == "reset-gpu"
+    disturbs = _DISTURBS.get(leading.action, "")
     steps: tuple[Step, ...] = (look("sudo dmesg | grep -iE 'xid|nvrm'"),)
     if index is not None:
         steps += (look("nvidia-smi -q -i {}", index),)
-    recovery = table.recovery_action(recovery_asked(asked.events[-1]) or 0) if asked.code == 154 else None
+    recovery = table.recovery_action(recovery_asked(leading.events[-1]) or 0) if leading.code == 154 else None
     if recovery and index is not None:
         steps += tuple(step for step in recovery_fix(recovery.word, index).steps if step not in steps)
     elif reset and index is not None:
         steps += gpu_reset(index, disturbs)
-    elif asked.action == "restart-job" and worst.status is Status.FAIL and index is not None:
+    elif leading.action == "restart-job" and worst.status is Status.FAIL and index is not None:
         steps += gpu_reset(index, _DISTURBS["reset-gpu"], may_reboot=False)
-    elif asked.action in ("drain", "replace", "reboot"):
+    elif leading.action in ("drain", "replace", "reboot"):
         steps += (keep("sudo nvidia-bug-report.sh"),)
-        steps += (reboot("the logs are saved and the node is drained"),) if asked.action == "reboot" else ()
-    return Fix(text, steps, asked.action, disturbs, "nodedoctor kernel.xid memory nvlink", DOCS)
+        steps += (reboot("the logs are saved and the node is drained"),) if leading.action == "reboot" else ()
+    return Fix(text, steps, leading.action, disturbs, "nodedoctor kernel.xid memory nvlink", DOCS)
 
 
-def _affected_processes(one: JudgedXid) -> str:
+def _affected_processes(error: JudgedXid) -> str:
     """The processes that were hit."""
-    owners = Counter((event.name, event.pid) for event in one.events if event.pid or event.name)
-    named = [f"{name or '?'} (pid {pid})" if pid else str(name) for (name, pid), _ in owners.most_common()]
-    return f", {first_few(named, 1)}" if named else ""
+    owners = Counter((event.name, event.pid) for event in error.events if event.pid or event.name)
+    names = [f"{name or '?'} (pid {pid})" if pid else str(name) for (name, pid), _ in owners.most_common()]
+    return f", {first_few(names, 1)}" if names else ""
 
 
-def _when(one: JudgedXid) -> str:
+def _time_range(error: JudgedXid) -> str:
     """The first and last time."""
-    first, last = one.events[0].when.short, one.events[-1].when.short
+    first, last = error.events[0].when.short, error.events[-1].when.short
     times = f" at {first}" if first else ""
     return times + (f" to {last}" if first and last != first else "")
 
 
-def _evidence(judged: list[JudgedXid]) -> list[Evidence]:
+def _xid_evidence(errors: list[JudgedXid]) -> list[Evidence]:
     """The first line of each of the worst three, and the last of the worst."""
-    lines = [one.events[0] for one in judged[:3]]
-    if judged and len(judged[0].events) > 1:
-        lines.insert(1, judged[0].events[-1])
+    lines = [error.events[0] for error in errors[:3]]
+    if errors and len(errors[0].events) > 1:
+        lines.insert(1, errors[0].events[-1])
     return [line_of(event) for event in lines]
 
 
@@ -207,12 +207,12 @@ def _counters_went_back(event: LoggedXid, gpu: Gpu | None) -> bool:
     NVML counts volatile errors since the last driver load or reset.
     """
     counted_now = gpu.ecc_volatile_uncorrectable if gpu is not None else None
-    return event.code in _COUNTED and counted_now == 0 and gpu is not None and clean(gpu)
+    return event.code in _MEMORY_ERRORS and counted_now == 0 and gpu is not None and clean(gpu)
 
 
-def _branch(log: KernelLog, gpus: Gpus | None) -> int:
+def _driver_branch(log: KernelLog, gpus: Gpus | None) -> int:
     """The driver branch, which decides how NVLink 5 words are read; the newer layout when it is not known."""
     loaded = [event.version for event in log.driver if event.kind == "loaded" and event.version]
     version = (gpus.driver_version if gpus else None) or (loaded[-1] if loaded else None) or ""
-    found = re.match(r"\d{3}", version)
-    return int(found.group()) if found else table.RELABELLED_BRANCH
+    match = re.match(r"\d{3}", version)
+    return int(match.group()) if match else table.RELABELLED_BRANCH

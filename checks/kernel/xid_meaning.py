@@ -43,7 +43,7 @@ class JudgedXid:
 
     @property
     def times(self) -> str:
-        """How often, as it stands behind the number."""
+        """The number, and how often it occurred."""
         return f"Xid {self.code}" + (f" ({len(self.events)} times)" if len(self.events) > 1 else "")
 
 
@@ -57,8 +57,10 @@ def judge_events(events: Iterable[LoggedXid], branch: int) -> list[JudgedXid]:
             causes.setdefault(cause, event)
     for code, event in causes.items():  # the line of the cause itself is lost
         by_code.setdefault(code, [event])
-    known = [one for code, found in by_code.items() if (one := _judge(code, tuple(found), branch))]
-    return sorted(known, key=lambda one: (_RANK.index(one.status), one.code == 154, one.events[0].when.at))
+    errors = [error for code, group in by_code.items() if (error := _judge_code(code, tuple(group), branch))]
+    return sorted(
+        errors, key=lambda error: (_RANK.index(error.status), error.code == 154, error.events[0].when.at)
+    )
 
 
 def of_programs(events: Iterable[LoggedXid]) -> frozenset[LoggedXid]:
@@ -67,8 +69,8 @@ def of_programs(events: Iterable[LoggedXid]) -> frozenset[LoggedXid]:
     A channel that was removed (45) is of what its line names as cause, and a refused peer access (137) of a
     link that went down within half a minute, on whichever GPU.
     """
-    listed = list(events)
-    return frozenset(event for event in listed if _of_program(event) and link_behind(event, listed) is None)
+    xids = list(events)
+    return frozenset(event for event in xids if _of_program(event) and link_behind(event, xids) is None)
 
 
 def _of_program(event: LoggedXid) -> bool:
@@ -84,10 +86,10 @@ def link_behind(event: LoggedXid, events: Iterable[LoggedXid]) -> LoggedXid | No
     at = event.when.seconds
     return next(
         (
-            one
-            for one in events
-            if one.code in _LINK_CODES
-            and (at is None or one.when.seconds is None or abs(at - one.when.seconds) <= _LINK_SECONDS)
+            xid
+            for xid in events
+            if xid.code in _LINK_CODES
+            and (at is None or xid.when.seconds is None or abs(at - xid.when.seconds) <= _LINK_SECONDS)
         ),
         None,
     )
@@ -95,27 +97,27 @@ def link_behind(event: LoggedXid, events: Iterable[LoggedXid]) -> LoggedXid | No
 
 def cause_of(event: LoggedXid) -> int | None:
     """The number that an Xid 45 names as its cause; None for any other."""
-    found = _CAUSED.search(event.text) if event.code == 45 else None
-    return int(found.group(1)) if found else None
+    match = _CAUSED.search(event.text) if event.code == 45 else None
+    return int(match.group(1)) if match else None
 
 
 def recovery_asked(event: LoggedXid) -> int | None:
     """The recovery action an Xid 154 changes to; None for any other."""
-    told = _RECOVERY.search(event.text) if event.code == 154 else None
-    return int(told.group(1), 16) if told else None
+    match = _RECOVERY.search(event.text) if event.code == 154 else None
+    return int(match.group(1), 16) if match else None
 
 
-def _judge(code: int, events: tuple[LoggedXid, ...], branch: int) -> JudgedXid | None:
+def _judge_code(code: int, events: tuple[LoggedXid, ...], branch: int) -> JudgedXid | None:
     row = table.xid(code)
     if row is None:
         return JudgedXid(
             code, Status.WARN, "not in the catalogue", "investigate", "Contact the vendor.", events
         )
     if code == 154:
-        return _recovery(events)
+        return _requested_recovery(events)
     advice = row.what_to_do
     if row.level == "decode":
-        return max((_nvlink5(event, events, row, branch) for event in events), key=_badness)
+        return max((_judge_nvlink5(event, events, row, branch) for event in events), key=_badness_rank)
     status = {"fatal": Status.FAIL, "warn": Status.WARN, "info": Status.PASS}[row.level]
     if code == _CONTAINED:
         status = Status.FAIL
@@ -123,17 +125,19 @@ def _judge(code: int, events: tuple[LoggedXid, ...], branch: int) -> JudgedXid |
         status = Status.PASS
     if row.legacy:
         status = Status.WARN
-    return JudgedXid(code, status, row.meaning, advice.action, _advice(row, events), events, row.of_program)
+    return JudgedXid(
+        code, status, row.meaning, advice.action, _xid_advice(row, events), events, row.of_program
+    )
 
 
-def _advice(row: table.XidRow, events: Iterable[LoggedXid]) -> str:
+def _xid_advice(row: table.XidRow, events: Iterable[LoggedXid]) -> str:
     """What to do, and the catalogue's rule where one number has several stories."""
     rule = table.workflow(row.investigate or "") or table.workflow(row.bucket or "")
-    more = rule.rule if rule and row.xid in (13, 31) else _registers(events) if row.xid == 74 else ""
+    more = rule.rule if rule and row.xid in (13, 31) else _register_meanings(events) if row.xid == 74 else ""
     return f"{row.what_to_do.text} {more}".rstrip()
 
 
-def _registers(events: Iterable[LoggedXid]) -> str:
+def _register_meanings(events: Iterable[LoggedXid]) -> str:
     """What the catalogue says of the registers that Xid 74 prints, by link."""
     matches = [_LINK_REGISTERS.search(event.text) for event in events]
     reports = dict.fromkeys(
@@ -146,7 +150,7 @@ def _registers(events: Iterable[LoggedXid]) -> str:
     return " ".join(sentence.format(link, meaning) for link, meaning in list(reports)[:3])
 
 
-def _recovery(events: tuple[LoggedXid, ...]) -> JudgedXid | None:
+def _requested_recovery(events: tuple[LoggedXid, ...]) -> JudgedXid | None:
     """The step that the latest Xid 154 asks for; nothing once the driver asks for none."""
     value = recovery_asked(events[-1])
     wanted = table.recovery_action(value) if value is not None else None
@@ -161,20 +165,22 @@ def _recovery(events: tuple[LoggedXid, ...]) -> JudgedXid | None:
     return JudgedXid(154, Status.FAIL, meaning, wanted.action, text, events)
 
 
-def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow, branch: int) -> JudgedXid:
+def _judge_nvlink5(
+    event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow, branch: int
+) -> JudgedXid:
     """Judge an NVLink 5 event by its sub-code, or by its own word for how bad it is."""
-    found = _NVLINK5.search(event.text)
+    match = _NVLINK5.search(event.text)
     words = (
-        [int(word, 16) for word in re.findall(r"0x([0-9a-fA-F]{1,8})\b", found.group("words"))]
-        if found
+        [int(word, 16) for word in re.findall(r"0x([0-9a-fA-F]{1,8})\b", match.group("words"))]
+        if match
         else []
     )
     code = (
-        table.nvlink5(row.xid, words[0], words[1], branch, found.group("unit"))
-        if found and len(words) > 1
+        table.nvlink5(row.xid, words[0], words[1], branch, match.group("unit"))
+        if match and len(words) > 1
         else None
     )
-    fatal = found is not None and found.group("grade") == "Fatal"
+    fatal = match is not None and match.group("grade") == "Fatal"
     if code is not None:
         status, key = _BUCKETS.get(code.bucket, (Status.WARN, "restart_app"))
         if fatal and status is Status.PASS:
@@ -194,5 +200,5 @@ _BUCKETS = {"IGNORE": (Status.PASS, "ignore"), "RESET_GPU": (Status.FAIL, "reset
 """What NVIDIA's buckets of NVLink 5 sub-codes ask for; the others restart the program."""
 
 
-def _badness(one: JudgedXid) -> int:
-    return -_RANK.index(one.status)
+def _badness_rank(error: JudgedXid) -> int:
+    return -_RANK.index(error.status)

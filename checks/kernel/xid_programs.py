@@ -23,11 +23,11 @@ _RUNS = 5
 def of_wide_jobs(programs: frozenset[LoggedXid]) -> frozenset[LoggedXid]:
     """Errors of programs that hit several GPUs within minutes under one name: the job's bug, not a GPU's."""
     return frozenset(
-        one
-        for one in programs
+        xid
+        for xid in programs
         if any(
-            other.device != one.device and other.name == one.name and _near(one.when, other.when)
-            for other in programs
+            peer.device != xid.device and peer.name == xid.name and _same_job(xid.when, peer.when)
+            for peer in programs
         )
     )
 
@@ -40,27 +40,27 @@ def excusable(
     A program's error alone is the program's, until different ones fail on the GPU, or it counts an error.
     """
     own = [event for event in events if event in programs and event not in wide]
-    if (gpu is not None and not clean(gpu)) or _suspect(own):
+    if (gpu is not None and not clean(gpu)) or _is_suspect(own):
         return set()
     remapped = gpu is not None and gpu.remap_pending is False
     harmless = {event for event in events if event in wide or (remapped and event.code == _REMAPPED)}
     alone = programs.issuperset(event for event in events if event not in harmless)
-    return set(events) if alone and any(map(_matters, own)) else harmless
+    return set(events) if alone and any(map(_matters_alone, own)) else harmless
 
 
-def _suspect(events: Iterable[LoggedXid]) -> bool:
+def _is_suspect(events: Iterable[LoggedXid]) -> bool:
     """Whether different programs fail on this GPU, or one again and again: NVIDIA's rule for Xid 13 and 31.
 
     What comes within minutes, or of one process, is one run; a run without a name counts as its process.
     """
     runs: list[LoggedXid] = []
-    for event in filter(_matters, events):
+    for event in filter(_matters_alone, events):
         if not any(_same_run(event, run) for run in runs):
             runs.append(event)
     return len({run.name or run.pid for run in runs}) > 1 or len(runs) >= _RUNS
 
 
-def _matters(event: LoggedXid) -> bool:
+def _matters_alone(event: LoggedXid) -> bool:
     """Whether it is more than the end of a channel (43, 45)."""
     row = table.xid(event.code)
     return row is not None and row.level != "info"
@@ -70,14 +70,14 @@ def _same_run(event: LoggedXid, run: LoggedXid) -> bool:
     if event.pid is not None and event.pid == run.pid:
         return True
     timed = event.when.seconds is not None and run.when.seconds is not None
-    return _near(event.when, run.when) if timed else None in (event.pid, run.pid)
+    return _same_job(event.when, run.when) if timed else None in (event.pid, run.pid)
 
 
-def _near(one: When, other: When) -> bool:
+def _same_job(first: When, second: When) -> bool:
     return (
-        one.seconds is not None
-        and other.seconds is not None
-        and abs(one.seconds - other.seconds) <= _JOB_SECONDS
+        first.seconds is not None
+        and second.seconds is not None
+        and abs(first.seconds - second.seconds) <= _JOB_SECONDS
     )
 
 

@@ -50,29 +50,31 @@ def p2p(
     False positives: Cards without peer access by design (L4, GeForce) are no fault; a short copy also
     measures the moment.
     """
-    findings = [*_troubles(bandwidth), *_pair_errors(bandwidth)]
+    findings = [*_judge_troubles(bandwidth), *_pair_errors(bandwidth)]
     pairs = {(pair.source, pair.target): pair for pair in bandwidth.pairs if not pair.error}
-    findings += _corrupted(pairs, bandwidth)
-    findings += _denied(pairs, bandwidth, bool(board and board.joined))
+    findings += _judge_corrupted(pairs, bandwidth)
+    findings += _judge_denied(pairs, bandwidth, bool(board and board.joined))
     for link, group in _similar_pairs(pairs, topology, board).values():
-        judged = gpus if board and board.joined else None
-        findings += _slow_pairs(group, link, bandwidth, judged)
+        board_gpus = gpus if board and board.joined else None
+        findings += _slow_pairs(group, link, bandwidth, board_gpus)
     yield from findings
     if not findings and pairs:
-        yield Finding.ok(_summary(pairs))
+        yield Finding.ok(_rate_summary(pairs))
     yield from busy_gpus(bandwidth)
     if not findings and not pairs and not bandwidth.left_out:
         yield Finding.skip("a single GPU has no peers")
 
 
-def _troubles(bandwidth: Bandwidth) -> Iterator[Finding]:
+def _judge_troubles(bandwidth: Bandwidth) -> Iterator[Finding]:
     """What kept us from measuring all: CUDA does not start, a copy hangs, a GPU does not open."""
     yield from start_failures(bandwidth)
     if bandwidth.hung:
         ends = bandwidth.hung_gpus
         subject = f"pair:{min(ends)}-{max(ends)}" if len(ends) == 2 else f"gpu:{ends[0]}" if ends else ""
-        said = bandwidth.under_way()
-        yield Finding.fail(f"copy never finished: {bandwidth.hung}", subject=subject, evidence=said, fix=HUNG)
+        evidence = bandwidth.under_way()
+        yield Finding.fail(
+            f"copy never finished: {bandwidth.hung}", subject=subject, evidence=evidence, fix=HUNG
+        )
     if bandwidth.cut_short:
         yield Finding.unknown("timeout", f"measurement incomplete: {bandwidth.cut_short}")
     for index, why in bandwidth.failed.items():
@@ -82,8 +84,8 @@ def _troubles(bandwidth: Bandwidth) -> Iterator[Finding]:
 def start_failures(bandwidth: Bandwidth) -> Iterator[Finding]:
     """CUDA does not start: nothing could be measured."""
     if bandwidth.unstarted:
-        said = bandwidth.start_said()
-        yield Finding.fail(f"CUDA does not start: {bandwidth.unstarted}", evidence=said, fix=UNSTARTED)
+        evidence = bandwidth.start_said()
+        yield Finding.fail(f"CUDA does not start: {bandwidth.unstarted}", evidence=evidence, fix=UNSTARTED)
 
 
 def busy_gpus(bandwidth: Bandwidth) -> Iterator[Finding]:
@@ -99,34 +101,36 @@ def _pair_errors(bandwidth: Bandwidth) -> Iterator[Finding]:
     for pair in bandwidth.pairs:
         if pair.error and pair not in late:
             summary = f"copy GPU {pair.source} -> GPU {pair.target} failed: {pair.error}"
-            yield Finding.fail(summary, subject=_subject(pair.source, pair.target), fix=HUNG)
+            yield Finding.fail(summary, subject=_pair_subject(pair.source, pair.target), fix=HUNG)
 
 
-def _corrupted(pairs: _Pairs, bandwidth: Bandwidth) -> Iterator[Finding]:
+def _judge_corrupted(pairs: _Pairs, bandwidth: Bandwidth) -> Iterator[Finding]:
     bad = {key: pair for key, pair in pairs.items() if pair.wrong}
     if not bad:
         return
-    said = [one for pair in list(bad)[:4] for one in bandwidth.pair_said(pair, "wrong", "read_gbytes_s")]
+    evidence = [
+        quote for pair in list(bad)[:4] for quote in bandwidth.pair_said(pair, "wrong", "read_gbytes_s")
+    ]
     summaries = {
         "all": "data corruption in copies between all GPUs",
         "gpu": "data corruption in copies to or from this GPU",
         "pair": "data corruption in GPU {} <-> GPU {} copies",
     }
-    yield from _each(culprits(bad, pairs), summaries, said, WRONG)
+    yield from _each(culprits(bad, pairs), summaries, evidence, WRONG)
 
 
-def _denied(pairs: _Pairs, bandwidth: Bandwidth, joined: bool) -> Iterator[Finding]:
+def _judge_denied(pairs: _Pairs, bandwidth: Bandwidth, has_nvlink: bool) -> Iterator[Finding]:
     """Without NVLink a refusal is a matter of the model or platform; p2p.status tells about it."""
     bad = {key for key, pair in pairs.items() if pair.access is False}
-    if not bad or not joined:
+    if not bad or not has_nvlink:
         return
-    said = [one for pair in sorted(bad)[:4] for one in bandwidth.pair_said(pair, "access")]
+    evidence = [quote for pair in sorted(bad)[:4] for quote in bandwidth.pair_said(pair, "access")]
     summaries = {
         "all": "no peer access between any GPUs despite NVLink",
         "gpu": "no peer access to or from this GPU despite NVLink",
         "pair": "no peer access between GPU {} and GPU {} despite NVLink",
     }
-    yield from _each(culprits(bad, pairs), summaries, said, DENIED)
+    yield from _each(culprits(bad, pairs), summaries, evidence, DENIED)
 
 
 def _each(
@@ -138,7 +142,9 @@ def _each(
     for gpu in found.gpus:
         yield Finding.fail(summaries["gpu"], subject=f"gpu:{gpu}", evidence=evidence, fix=fix)
     for a, b in found.pairs:
-        yield Finding.fail(summaries["pair"].format(a, b), subject=_subject(a, b), evidence=evidence, fix=fix)
+        yield Finding.fail(
+            summaries["pair"].format(a, b), subject=_pair_subject(a, b), evidence=evidence, fix=fix
+        )
 
 
 def _similar_pairs(
@@ -158,38 +164,40 @@ def _slow_pairs(pairs: _Pairs, link: str, bandwidth: Bandwidth, gpus: Gpus | Non
     speeds = {key: pair.read_gbytes_s or 0.0 for key, pair in pairs.items()}
     usual = median(speeds.values())
     reach = any(pair.access for pair in pairs.values())
-    judged = gpus.gpus if gpus and reach and not gpus.encrypted else ()
-    floor = max((_floor(gpu, link) for gpu in judged), default=0.0)
+    rated_gpus = gpus.gpus if gpus and reach and not gpus.encrypted else ()
+    floor = max((_floor_rate(gpu, link) for gpu in rated_gpus), default=0.0)
     bad = {key for key, speed in speeds.items() if speed < max(BELOW_PEERS * usual, floor)}
     if not bad:
         return
-    found = culprits(bad, speeds)
+    common = culprits(bad, speeds)
     worst = sorted(bad, key=lambda key: speeds[key])[:4]
-    said = [one for pair in worst for one in bandwidth.pair_said(pair, "read_gbytes_s")]
-    if found.everything:
+    evidence = [quote for pair in worst for quote in bandwidth.pair_said(pair, "read_gbytes_s")]
+    if common.everything:
         summary = f"all GPU-GPU copies slow: {usual:.0f} GB/s, expected at least {floor:.0f} GB/s"
-        yield Finding.fail(summary, evidence=said, fix=SYSTEM)
-    for gpu in found.gpus:
+        yield Finding.fail(summary, evidence=evidence, fix=SYSTEM)
+    for gpu in common.gpus:
         low = min(speed for key, speed in speeds.items() if gpu in key)
         summary = f"copies to and from its peers slow: {low:.0f} GB/s, others {usual:.0f}"
-        yield _finding(low, usual, floor)(summary, subject=f"gpu:{gpu}", evidence=said, fix=SLOW)
-    for a, b in found.pairs:
+        yield _slow_finding(low, usual, floor)(summary, subject=f"gpu:{gpu}", evidence=evidence, fix=SLOW)
+    for a, b in common.pairs:
         low = min(speeds[key] for key in ((a, b), (b, a)) if key in bad)
         summary = f"slow link GPU {a} <-> GPU {b}: {low:.0f} GB/s, others {usual:.0f}"
-        yield _finding(low, usual, floor)(summary, subject=_subject(a, b), evidence=said, fix=SLOW)
+        yield _slow_finding(low, usual, floor)(
+            summary, subject=_pair_subject(a, b), evidence=evidence, fix=SLOW
+        )
 
 
-def _finding(speed: float, usual: float, floor: float) -> Callable[..., Finding]:
+def _slow_finding(speed: float, usual: float, floor: float) -> Callable[..., Finding]:
     return Finding.fail if speed < max(floor, BROKEN * usual) else Finding.warn
 
 
-def _floor(gpu: Gpu, link: str) -> float:
+def _floor_rate(gpu: Gpu, link: str) -> float:
     model = gpu_model(gpu.name or "")
     gates = fitting_floors("p2p", model.name, link=link) if model else []
     return max((gate.least for gate in gates), default=0.0)
 
 
-def _summary(pairs: _Pairs) -> str:
+def _rate_summary(pairs: _Pairs) -> str:
     speeds = [pair.read_gbytes_s or 0.0 for pair in pairs.values()]
     staged = sum(pair.access is False for pair in pairs.values())
     through = f"; {staged} through host memory, normal for this model" if staged else ""
@@ -197,5 +205,5 @@ def _summary(pairs: _Pairs) -> str:
     return f"{span} between {len(pairs)} ordered pairs, data verified{through}"
 
 
-def _subject(one: int, other: int) -> str:
-    return f"pair:{min(one, other)}-{max(one, other)}"
+def _pair_subject(a: int, b: int) -> str:
+    return f"pair:{min(a, b)}-{max(a, b)}"

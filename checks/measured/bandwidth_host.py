@@ -44,8 +44,8 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
         findings.append(Finding.unknown("timeout", f"measurement incomplete: {bandwidth.cut_short}"))
     for copy in [copy for copy in bandwidth.host if copy.wrong]:
         summary = "data corruption in host-GPU copies"
-        said = bandwidth.host_said(copy, "wrong")
-        findings.append(Finding.fail(summary, subject=f"gpu:{copy.index}", evidence=said, fix=WRONG))
+        evidence = bandwidth.host_said(copy, "wrong")
+        findings.append(Finding.fail(summary, subject=f"gpu:{copy.index}", evidence=evidence, fix=WRONG))
     findings += _slow_hosts(bandwidth, good, _by_index(gpus), encrypted)
     yield from findings
     if encrypted and good:
@@ -80,7 +80,7 @@ def memory(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     nvvs/diag-skus.yaml.in); the peers' median times 0.9 is our threshold.
     False positives: A GPU with lowered memory clocks, or one that another program uses meanwhile.
     """
-    speeds, known = bandwidth.memory_gbytes_s, _by_index(gpus)
+    speeds, by_index = bandwidth.memory_gbytes_s, _by_index(gpus)
     if bandwidth.deep and bandwidth.cut_short:
         yield Finding.unknown("timeout", f"measurement incomplete: {bandwidth.cut_short}")
     elif not speeds:
@@ -94,7 +94,7 @@ def memory(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     share = row.share if row else 0.0
     low = False
     for index, speed in speeds.items():
-        model = gpu_model(known[index].name or "") if index in known else None
+        model = gpu_model(by_index[index].name or "") if index in by_index else None
         sheet = (model.memory_bandwidth_gbps if model else None) or 0.0
         evidence = [reading(DEEP, f"steps[step=memory&index={index}].gbytes_s")]
         if speed < share * sheet:
@@ -119,23 +119,23 @@ def _host_errors(bandwidth: Bandwidth) -> Iterator[Finding]:
 
 
 def _slow_hosts(
-    bandwidth: Bandwidth, copies: list[HostCopy], known: Mapping[int, Gpu], encrypted: bool
+    bandwidth: Bandwidth, copies: list[HostCopy], by_index: Mapping[int, Gpu], encrypted: bool
 ) -> Iterator[Finding]:
     if not copies:
         return
     usual = median(min(_both_ways(copy)) for copy in copies)
     low = []
     for copy in copies:
-        floor, wanted = _host_floors(known.get(copy.index), encrypted)
+        floor, wanted = _host_floors(by_index.get(copy.index), encrypted)
         speed = min(_both_ways(copy))
         if speed < max(floor, wanted, BELOW_PEERS * usual):
             low.append((copy, speed, max(floor, BROKEN * usual), max(wanted, BELOW_PEERS * usual)))
     if len(low) == len(copies) > 2:
-        said = _host_lines(bandwidth, [copy for copy, *_ in low[:4]])
+        evidence = _host_lines(bandwidth, [copy for copy, *_ in low[:4]])
         broken = any(speed < floor for _, speed, floor, _ in low)
         judge = Finding.fail if broken else Finding.warn
         summary = f"host-GPU copies slow on every GPU: {usual:.0f} GB/s, expected {low[0][3]:.0f}"
-        yield judge(summary, evidence=said, fix=SYSTEM)
+        yield judge(summary, evidence=evidence, fix=SYSTEM)
         return
     for copy, speed, floor, wanted in low:
         judge = Finding.fail if speed < floor else Finding.warn
@@ -161,4 +161,4 @@ def _both_ways(copy: HostCopy) -> tuple[float, float]:
 
 
 def _host_lines(bandwidth: Bandwidth, copies: Iterable[HostCopy]) -> list[Evidence]:
-    return [one for copy in copies for one in bandwidth.host_said(copy, "h2d_gbytes_s", "d2h_gbytes_s")]
+    return [quote for copy in copies for quote in bandwidth.host_said(copy, "h2d_gbytes_s", "d2h_gbytes_s")]

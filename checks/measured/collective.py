@@ -55,7 +55,7 @@ def smoke(job: Collective) -> Iterator[Finding]:
     """
     first = job.runs[0]
     if first.ok:
-        yield Finding.ok(_speeds(first), evidence=_numbers(first))
+        yield Finding.ok(_rate_summary(first), evidence=_rate_evidence(first))
         return
     works = [str(run.ranks) for run in job.runs if run.ok]
     fails = min(run.ranks for run in job.runs if not run.ok)
@@ -81,7 +81,7 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
     False positives: A job that fails by chance can point at the wrong path; run it twice.
     """
     tried = [run for run in isolation.runs if run.setting]
-    said = [reading("collective-isolate", f"runs[setting={run.setting}].ok") for run in tried]
+    evidence = [reading("collective-isolate", f"runs[setting={run.setting}].ok") for run in tried]
     cured = [run for run in tried if run.ok]
     for run in cured:
         path, command = _SUSPECTS.get(run.setting.partition("=")[0], (run.setting, "nodedoctor"))
@@ -89,7 +89,9 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
             f"Repair this transport. {DIAGNOSIS_ONLY}", (look(command),), "investigate", "nothing", docs=_ENV
         )
         summary = f"the fault is in {path}: the job runs with {run.setting}"
-        yield Finding.fail(summary, subject=f"path:{run.setting.partition('=')[0]}", evidence=said, fix=fix)
+        yield Finding.fail(
+            summary, subject=f"path:{run.setting.partition('=')[0]}", evidence=evidence, fix=fix
+        )
     if not tried:
         yield Finding.ok("the job runs now, nothing was disabled")
     elif not cured:
@@ -98,7 +100,7 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
             (look("nodedoctor collective.smoke -v --deep"),),
             docs=_ENV,
         )
-        yield Finding.fail("the job fails with each transport disabled", evidence=said, fix=fix)
+        yield Finding.fail("the job fails with each transport disabled", evidence=evidence, fix=fix)
 
 
 def _collective_evidence(run: CollectiveRun) -> Iterator[Evidence]:
@@ -112,20 +114,20 @@ def _collective_evidence(run: CollectiveRun) -> Iterator[Evidence]:
         return
     for warning in log.warnings[:3]:
         yield Evidence("collective", warning)
-    ways = sorted(set(log.transports.values()))
-    if ways or log.network:
+    transports = sorted(set(log.transports.values()))
+    if transports or log.network:
         yield quoted_like("collective", r"^.*NCCL INFO .*(?:via|Using network|NET/).*$")
 
 
-def _numbers(run: CollectiveRun) -> Iterator[Evidence]:
-    largest = max((one.bytes for one in run.operations), default=0)
-    for one in run.operations:
-        if one.bytes == largest and one.busbw_gbytes_s is not None:
-            where = f"runs[0].operations[operation={one.name}&bytes={one.bytes}]"
+def _rate_evidence(run: CollectiveRun) -> Iterator[Evidence]:
+    largest = max((operation.bytes for operation in run.operations), default=0)
+    for operation in run.operations:
+        if operation.bytes == largest and operation.busbw_gbytes_s is not None:
+            where = f"runs[0].operations[operation={operation.name}&bytes={operation.bytes}]"
             yield reading("collective", f"{where}.busbw_gbytes_s")
 
 
-def _speeds(run: CollectiveRun) -> str:
+def _rate_summary(run: CollectiveRun) -> str:
     return (
         f"{count_with_noun(run.ranks, 'rank')} on {run.backend}: "
         f"{count_with_noun(len(run.operations), 'collective')}, all results correct"

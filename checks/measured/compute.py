@@ -38,7 +38,7 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
     usual = median(gpu.tflops or 0.0 for gpu in good) if good else 0.0
     kinds = group_by(good, lambda gpu: gpu.name)
     agreed = {name: Counter(g.sums for g in like).most_common(1)[0][0] for name, like in kinds.items()}
-    said = [one for gpu in gemm.gpus for one in _compute_evidence(gpu)]
+    evidence = [quote for gpu in gemm.gpus for quote in _compute_evidence(gpu)]
     troubles = 0
     for gpu in gemm.gpus:
         subject, mine = f"gpu:{gpu.index}", _compute_evidence(gpu)
@@ -49,7 +49,7 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
             finding = Finding.fail(summary, subject=subject, evidence=mine, fix=WRONG)
         elif gpu.sums != agreed.get(gpu.name, gpu.sums):
             summary = "GEMM result differs from GPUs of the same model (silent data corruption)"
-            finding = Finding.fail(summary, subject=subject, evidence=said, fix=WRONG)
+            finding = Finding.fail(summary, subject=subject, evidence=evidence, fix=WRONG)
         elif (gpu.tflops or 0.0) < BELOW_PEERS * usual:
             summary = f"{gpu.tflops:.0f} TFLOP/s, its peers {usual:.0f}"
             finding = Finding.warn(summary, subject=subject, evidence=mine, fix=SLOW)
@@ -63,7 +63,7 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
     if not troubles:
         yield Finding.ok(
             f"about {usual:.0f} TFLOP/s on {count_with_noun(len(good), 'GPU')}, identical results",
-            evidence=said,
+            evidence=evidence,
         )
 
 

@@ -27,17 +27,17 @@ def culprits(bad: Collection[Pair], measured: Collection[Pair]) -> Culprits:
     Pairs come back with the smaller number first. Two GPUs have only a link between them.
     """
     members = sorted({gpu for pair in measured for gpu in pair})
-    left = set(bad)
-    if len(members) > 2 and len(left) >= NEARLY_ALL * len(measured):
+    rest = set(bad)
+    if len(members) > 2 and len(rest) >= NEARLY_ALL * len(measured):
         return Culprits(everything=True)
     guilty: list[int] = []
     while len(members) > 2:
-        worst = max(members, key=lambda gpu: sum(gpu in pair for pair in left))
+        worst = max(members, key=lambda gpu: sum(gpu in pair for pair in rest))
         open_pairs = [pair for pair in measured if not any(gpu in pair for gpu in guilty)]
         rows = [{pair for pair in open_pairs if pair[side] == worst} for side in (0, 1)]
-        if not any(len(row) > 1 and row <= left for row in rows):
+        if not any(len(row) > 1 and row <= rest for row in rows):
             break
         guilty.append(worst)
-        left = {pair for pair in left if worst not in pair}
-    pairs = sorted({(min(pair), max(pair)) for pair in left})
+        rest = {pair for pair in rest if worst not in pair}
+    pairs = sorted({(min(pair), max(pair)) for pair in rest})
     return Culprits(gpus=tuple(sorted(guilty)), pairs=tuple(pairs))

@@ -57,14 +57,14 @@ def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
     """
     bad = [test for test in diag.results if test.result in ("Fail", "Warn")]
     for test in bad:
-        said = [Evidence("dcgmi-diag", test.quote)] if test.quote else []
+        evidence = [Evidence("dcgmi-diag", test.quote)] if test.quote else []
         of_hardware = test.name in _OF_HARDWARE or _MEMORY.search(test.words)
         deployed = test.category == "Deployment" and not of_hardware
         judge = Finding.fail if test.result == "Fail" and not deployed else Finding.warn
         words = f": {test.words}" if test.words else ""
         summary = f"{test.name}: {test.result} {test.entities}".strip() + words
         fix = _DEPLOYED if deployed else _DIAG
-        yield judge(summary, subject=f"test:{test.name}", evidence=said, fix=fix)
+        yield judge(summary, subject=f"test:{test.name}", evidence=evidence, fix=fix)
     if not bad:
         yield Finding.ok(f"{sum(test.result == 'Pass' for test in diag.results)} tests passed")
 
@@ -82,8 +82,8 @@ def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Find
     """
     ours = [pair.read_gbytes_s for pair in bandwidth.pairs if pair.read_gbytes_s] if bandwidth else []
     beside = f"; ours between GPUs: {sum(ours) / len(ours):.0f} GB/s average" if ours else ""
-    said = [quoted_like("nvbandwidth", rf"^.*SUM {re.escape(test)}\b.*$") for test in told.sums_gbytes_s]
-    yield Finding.info(f"{count_with_noun(len(said), 'test')} ran{beside}", evidence=said)
+    evidence = [quoted_like("nvbandwidth", rf"^.*SUM {re.escape(test)}\b.*$") for test in told.sums_gbytes_s]
+    yield Finding.info(f"{count_with_noun(len(evidence), 'test')} ran{beside}", evidence=evidence)
 
 
 @check(
@@ -106,14 +106,14 @@ def nccl_tests(told: NcclTests, job: Collective | None, board: Board | None) -> 
     False positives: NCCL variables of the shell that switch a path off.
     """
     largest = max(told.busbw_gbytes_s)
-    said = [quoted_like("all-reduce-perf", rf"^\s*{size}\s.*$") for size in told.busbw_gbytes_s]
+    evidence = [quoted_like("all-reduce-perf", rf"^\s*{size}\s.*$") for size in told.busbw_gbytes_s]
     if told.wrong:
-        yield Finding.fail(f"{count_with_noun(told.wrong, 'wrong result')}", evidence=said, fix=WRONG)
+        yield Finding.fail(f"{count_with_noun(told.wrong, 'wrong result')}", evidence=evidence, fix=WRONG)
         return
     speeds = [
-        one.busbw_gbytes_s
-        for one in (job.runs[0].operations if job else ())
-        if one.name == "all_reduce" and one.busbw_gbytes_s is not None
+        operation.busbw_gbytes_s
+        for operation in (job.runs[0].operations if job else ())
+        if operation.name == "all_reduce" and operation.busbw_gbytes_s is not None
     ]
     beside = f"; ours at most {max(speeds):.0f}" if speeds else ""
     nccl = f", NCCL {told.nccl}" if told.nccl else ""
@@ -124,11 +124,11 @@ def nccl_tests(told: NcclTests, job: Collective | None, board: Board | None) -> 
     of_larger = fitting_floors("all_reduce", model, gpus=told.gpus) if largest >= _LARGE else []
     if not gates and of_larger and told.busbw_gbytes_s[largest] < of_larger[-1].least / 2:
         expected = f"less than half of the {of_larger[-1].least:g} of {of_larger[-1].fabric} at larger ones"
-        yield Finding.fail(f"{summary}, {expected}", evidence=said, fix=SYSTEM)
+        yield Finding.fail(f"{summary}, {expected}", evidence=evidence, fix=SYSTEM)
     elif not gates:
-        yield Finding.info(f"{summary}; no floor is known for these GPUs and this size", evidence=said)
+        yield Finding.info(f"{summary}; no floor is known for these GPUs and this size", evidence=evidence)
     elif told.busbw_gbytes_s[largest] < gates[-1].least:
         expected = f"{gates[-1].least:g} expected of {gates[-1].fabric}"
-        yield Finding.fail(f"{summary}, {expected}", evidence=said, fix=SYSTEM)
+        yield Finding.fail(f"{summary}, {expected}", evidence=evidence, fix=SYSTEM)
     else:
-        yield Finding.ok(f"{summary}, at least {gates[-1].least:g} expected", evidence=said)
+        yield Finding.ok(f"{summary}, at least {gates[-1].least:g} expected", evidence=evidence)

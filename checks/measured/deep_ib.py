@@ -45,21 +45,23 @@ def ib_write_bw(told: IbLoopback, ib: Ib | None) -> Iterator[Finding]:
     200 and 380 of 400 Gbit/s.
     False positives: Traffic of a running job on the same port.
     """
-    share, rates = _share(), {port.name: port.rate_gbps for port in ib.ports} if ib else {}
+    share, rates = _rate_share(), {port.name: port.rate_gbps for port in ib.ports} if ib else {}
     good = 0
     for loop in told.ports:
-        finding = _unmeasured(loop) or _slow(loop, rates.get(loop.port) or 0.0, share)
+        finding = _judge_unmeasured(loop) or _judge_slow(loop, rates.get(loop.port) or 0.0, share)
         if finding:
             yield finding
         good += not finding
     if good:
-        said = [_line(loop, rates.get(loop.port)) for loop in told.ports if loop.average_gbps is not None]
+        evidence = [
+            _rate_evidence(loop, rates.get(loop.port)) for loop in told.ports if loop.average_gbps is not None
+        ]
         yield Finding.ok(
-            f"{good} of {count_with_noun(len(told.ports), 'rail')} at the rated bandwidth", evidence=said
+            f"{good} of {count_with_noun(len(told.ports), 'rail')} at the rated bandwidth", evidence=evidence
         )
 
 
-def _share() -> float:
+def _rate_share() -> float:
     """Of the port's rate: 180 of 200 Gb/s, as 360 of 400 (Azure/azurehpc-health-checks, conf).
 
     Those fail a node, but with GPUDirect and between adapters; through host memory we warn.
@@ -67,16 +69,16 @@ def _share() -> float:
     return limit("ib_bus_share_200").number / 200
 
 
-def _unmeasured(loop: Loop) -> Finding | None:
+def _judge_unmeasured(loop: Loop) -> Finding | None:
     if not loop.error:
         return None
     subject, lines = f"port:{loop.port}", [line for line in loop.said.splitlines() if line.strip()]
-    said = [Evidence("ib-write-bw", line.strip()) for line in lines[-2:]]
+    evidence = [Evidence("ib-write-bw", line.strip()) for line in lines[-2:]]
     if loop.error == "failed":
-        why = f"ib_write_bw failed: {said[-1].text if said else 'no output'}"
-        return Finding.unknown("crash", why, subject=subject, evidence=said, fix=_by_hand(loop))
+        why = f"ib_write_bw failed: {evidence[-1].text if evidence else 'no output'}"
+        return Finding.unknown("crash", why, subject=subject, evidence=evidence, fix=_by_hand(loop))
     why = "no time left for this test" if loop.error == "late" else "ib_write_bw did not finish in 8 s"
-    return Finding.unknown("timeout", why, subject=subject, evidence=said, fix=_by_hand(loop))
+    return Finding.unknown("timeout", why, subject=subject, evidence=evidence, fix=_by_hand(loop))
 
 
 def _by_hand(loop: Loop) -> Fix:
@@ -95,19 +97,21 @@ def _by_hand(loop: Loop) -> Fix:
     )
 
 
-def _slow(loop: Loop, rate: float, share: float) -> Finding | None:
+def _judge_slow(loop: Loop, rate: float, share: float) -> Finding | None:
     average, subject = loop.average_gbps or 0.0, f"port:{loop.port}"
     if not rate:
         summary = f"{average:.0f} Gb/s measured, the port's rate is unknown (see ib.rate)"
-        return Finding.unknown("not-visible-here", summary, subject=subject, evidence=[_line(loop, rate)])
+        return Finding.unknown(
+            "not-visible-here", summary, subject=subject, evidence=[_rate_evidence(loop, rate)]
+        )
     if average >= share * rate:
         return None
     judge = Finding.fail if average < BROKEN * rate else Finding.warn
     summary = f"{average:.0f} Gb/s, port rate {rate:.0f}, expected at least {share * rate:.0f}"
-    return judge(summary, subject=subject, evidence=[_line(loop, rate)], fix=_SLOW)
+    return judge(summary, subject=subject, evidence=[_rate_evidence(loop, rate)], fix=_SLOW)
 
 
-def _line(loop: Loop, rate: float | None) -> Evidence:
+def _rate_evidence(loop: Loop, rate: float | None) -> Evidence:
     number = (
         rf"^.*\b{re.escape(f'{loop.average_gbps:g}')}\d*\b.*$" if loop.average_gbps is not None else r"\S.*"
     )

@@ -83,11 +83,11 @@ def sockets(rates: MemoryRates) -> Iterator[Finding]:
     measured = [pair for pair in rates.pairs if pair.gbytes_s]
     slow = False
     for pair in measured:
-        peers = [peer.gbytes_s or 0.0 for peer in measured if _kind(peer) == _kind(pair)]
+        peers = [peer.gbytes_s or 0.0 for peer in measured if _copy_kind(peer) == _copy_kind(pair)]
         usual = median(peers)
         if (pair.gbytes_s or 0.0) < BELOW_PEERS * usual:
             slow = True
-            summary = f"{_way(pair)}: {pair.gbytes_s:.0f} GB/s, others {usual:.0f}"
+            summary = f"{_copy_path(pair)}: {pair.gbytes_s:.0f} GB/s, others {usual:.0f}"
             yield Finding.warn(
                 summary, subject=f"numa:{pair.memory_of}", evidence=[_memory_evidence(pair)], fix=SOCKET_SLOW
             )
@@ -104,15 +104,15 @@ def sockets(rates: MemoryRates) -> Iterator[Finding]:
     for pair in rates.pairs:
         if pair.left_out:
             yield Finding.skip(
-                f"{_way(pair)} not measured: {pair.left_out}", subject=f"numa:{pair.memory_of}"
+                f"{_copy_path(pair)} not measured: {pair.left_out}", subject=f"numa:{pair.memory_of}"
             )
 
 
-def _kind(pair: MemoryRate) -> tuple[bool, int]:
+def _copy_kind(pair: MemoryRate) -> tuple[bool, int]:
     return pair.cpus_of == pair.memory_of, pair.threads
 
 
-def _way(pair: MemoryRate) -> str:
+def _copy_path(pair: MemoryRate) -> str:
     if pair.cpus_of == pair.memory_of:
         return f"copies in the memory of node {pair.memory_of}"
     return f"copies by node {pair.cpus_of} in the memory of node {pair.memory_of}"

@@ -13,7 +13,7 @@ from nodedoctor.steps import look, repair
 
 _TIME = ("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd", "phc2sys")
 _UNKEPT_SECONDS = 16.0
-"""The kernel's bound on the clock's error when nobody has kept it for hours (NTP_PHASE_LIMIT, linux
+"""The kernel's bound on the clock's error when it was not corrected for hours (NTP_PHASE_LIMIT, linux
 include/linux/timex.h); a service that does not tell the kernel of its success still lowers it."""
 _NEVER_TELL = ("phc2sys",)
 """Services that keep the clock and never say so to the kernel (linuxptp, phc2sys.c)."""
@@ -35,16 +35,16 @@ def clock(net: Net, services: Services | None, machine: Machine | None) -> Itera
     running = (
         [unit.name for unit in services.units if unit.name in _TIME and unit.running] if services else []
     )
-    told = f" ({', '.join(running)})" if running else ""
+    names = f" ({', '.join(running)})" if running else ""
     if net.synchronised is None:
         yield Finding.unknown("not-visible-here", "the kernel does not report it")
     elif net.synchronised:
         bound = net.clock_error_seconds
-        yield Finding.ok(f"synchronised{told}" + (f", within {bound:.3g} s" if bound is not None else ""))
+        yield Finding.ok(f"synchronised{names}" + (f", within {bound:.3g} s" if bound is not None else ""))
     elif machine is not None and machine.form == "wsl2":
         yield Finding.info("Windows sets it, which does not report it to the kernel")
     elif _is_kept_by_service(net, running):
-        yield Finding.info(f"kept{told}, which does not report it to the kernel")
+        yield Finding.info(f"kept{names}, which does not report it to the kernel")
     else:
         fix = Fix(
             "Enable one time service.",
@@ -53,10 +53,10 @@ def clock(net: Net, services: Services | None, machine: Machine | None) -> Itera
             "nothing",
             "nodedoctor net.clock",
         )
-        yield Finding.warn(f"not synchronised{told}", fix=fix).led_by("the clock is not synchronised")
+        yield Finding.warn(f"not synchronised{names}", fix=fix).led_by("the clock is not synchronised")
 
 
 def _is_kept_by_service(net: Net, running: Sequence[str]) -> bool:
     """Whether a service keeps the clock although the kernel's flag says that none does."""
-    told = net.clock_error_seconds is not None and net.clock_error_seconds < _UNKEPT_SECONDS
-    return any(unit in _NEVER_TELL or (told and unit.startswith("chrony")) for unit in running)
+    in_step = net.clock_error_seconds is not None and net.clock_error_seconds < _UNKEPT_SECONDS
+    return any(unit in _NEVER_TELL or (in_step and unit.startswith("chrony")) for unit in running)

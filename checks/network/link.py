@@ -39,20 +39,23 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
     what a copper cable for 1 Gbit/s falls back to (IEEE 802.3).
     False positives: Reloaded drivers and adapter resets make a handful of changes.
     """
-    bonds = [one for one in net.interfaces if one.bond]
-    legs = {bond.name: [one for one in net.interfaces if one.master == bond.name] for bond in bonds}
-    findings = [finding for name, members in legs.items() for finding in _legs(name, members)]
-    real = [one for one in net.interfaces if one.physical and one.up]
-    for odd in odd_ones(real, _CARRIER):
-        one = odd.device
-        said = [reading("net", f'interfaces["{one.name}"].carrier_changes')]
-        summary = f"{one.name}: link changed {odd.value} times, others {odd.usual:g}"
-        fix = _fix(one.name, "Reseat or replace cable and transceiver; check the switch port.")
-        finding = Finding.warn(summary, subject=f"net:{one.name}/link", evidence=said, fix=fix)
+    bonds = [interface for interface in net.interfaces if interface.bond]
+    legs = {
+        bond.name: [interface for interface in net.interfaces if interface.master == bond.name]
+        for bond in bonds
+    }
+    findings = [finding for name, members in legs.items() for finding in _judge_legs(name, members)]
+    real = [interface for interface in net.interfaces if interface.physical and interface.up]
+    for diff in odd_ones(real, _CARRIER):
+        interface = diff.device
+        evidence = [reading("net", f'interfaces["{interface.name}"].carrier_changes')]
+        summary = f"{interface.name}: link changed {diff.value} times, others {diff.usual:g}"
+        fix = _link_fix(interface.name, "Reseat or replace cable and transceiver; check the switch port.")
+        finding = Finding.warn(summary, subject=f"net:{interface.name}/link", evidence=evidence, fix=fix)
         findings.append(finding.matters_as("A flapping link kills jobs at random."))
-    slow = [one for one in real if _on_half_a_cable(one, net.default_routes)]
+    slow = [interface for interface in real if _on_half_a_cable(interface, net.default_routes)]
     if machine is not None and machine.form == "bare-metal":
-        findings += map(_slow, slow)
+        findings += map(_slow_route, slow)
     elif machine is None and slow and not findings:
         summary = f"{slow[0].name}: {slow[0].speed_mbps} Mbit/s; whether this is a virtual machine is unknown"
         findings = [Finding.unknown("not-visible-here", summary, subject=f"net:{slow[0].name}/speed")]
@@ -61,46 +64,46 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
         return
     if not real:
         yield Finding.skip("no physical interface is up here")
-    elif not bonds and all(one.carrier_changes is None for one in real):
+    elif not bonds and all(interface.carrier_changes is None for interface in real):
         yield Finding.unknown("not-visible-here", "link changes were not reported")
     else:
         pairs = f", {count_with_noun(len(bonds), 'bond')} complete" if bonds else ""
         yield Finding.ok(f"{count_with_noun(len(real), 'interface')} up, no link flaps{pairs}")
 
 
-def _on_half_a_cable(one: Interface, routes: Sequence[str]) -> bool:
+def _on_half_a_cable(interface: Interface, routes: Sequence[str]) -> bool:
     """Whether the node's traffic goes over it, at the speed of a cable with broken pairs."""
-    used = one.name in routes or one.master in routes
-    return used and one.speed_mbps is not None and 0 < one.speed_mbps <= HALF_CABLE_MBPS
+    used = interface.name in routes or interface.master in routes
+    return used and interface.speed_mbps is not None and 0 < interface.speed_mbps <= HALF_CABLE_MBPS
 
 
-def _slow(one: Interface) -> Finding:
-    said = [reading("net", f'interfaces["{one.name}"].speed'), reading("net", "default_routes")]
-    summary = f"{one.name}: the default route goes over {one.speed_mbps} Mbit/s"
-    fix = _fix(one.name, "Replace the cable; check the speed that the switch port is set to.")
-    finding = Finding.warn(summary, subject=f"net:{one.name}/speed", evidence=said, fix=fix)
+def _slow_route(interface: Interface) -> Finding:
+    evidence = [reading("net", f'interfaces["{interface.name}"].speed'), reading("net", "default_routes")]
+    summary = f"{interface.name}: the default route goes over {interface.speed_mbps} Mbit/s"
+    fix = _link_fix(interface.name, "Replace the cable; check the speed that the switch port is set to.")
+    finding = Finding.warn(summary, subject=f"net:{interface.name}/speed", evidence=evidence, fix=fix)
     return finding.matters_as(
         "On a cable with a broken pair, checkpoints, data and rendezvous pass at a tenth of the speed."
     )
 
 
-def _legs(bond: str, members: Sequence[Interface]) -> Iterator[Finding]:
-    """A bond without any leg up is down as a whole, which whoever needs it tells."""
-    down = [one for one in members if not one.up]
+def _judge_legs(bond: str, members: Sequence[Interface]) -> Iterator[Finding]:
+    """A bond without any leg up is down as a whole; the check of what needs it reports that."""
+    down = [member for member in members if not member.up]
     if not down or len(down) == len(members):
         return
-    said = [
-        reading("net", f'interfaces["{one.name}"].{key}')
-        for one in members
+    evidence = [
+        reading("net", f'interfaces["{member.name}"].{key}')
+        for member in members
         for key in ("operstate", "master")
     ]
-    names = ", ".join(one.name for one in down)
+    names = ", ".join(member.name for member in down)
     summary = f"{bond}: {len(down)} of {count_with_noun(len(members), 'bond member')} down ({names})"
-    fix = _fix(down[0].name, "Check cable, transceiver and switch port of the member that is down.")
-    finding = Finding.warn(summary, subject=f"net:{bond}", evidence=said, fix=fix)
+    fix = _link_fix(down[0].name, "Check cable, transceiver and switch port of the member that is down.")
+    finding = Finding.warn(summary, subject=f"net:{bond}", evidence=evidence, fix=fix)
     yield finding.matters_as("A bond without one of its members has less bandwidth and may have no spare.")
 
 
-def _fix(interface: str, text: str) -> Fix:
+def _link_fix(interface: str, text: str) -> Fix:
     steps = (look("ip -details link show {}", interface), look("sudo ethtool {}", interface))
     return Fix(text, steps, "investigate", "traffic on that interface", "nodedoctor net.link")

@@ -22,10 +22,12 @@ def mtu(net: Net) -> Iterator[Finding]:
     Threshold: No threshold: values are compared.
     False positives: None known.
     """
-    bundles = group_by((one for one in net.interfaces if one.master and one.physical), lambda one: one.master)
-    odd = {name: parts for name, parts in bundles.items() if len({part.mtu for part in parts}) > 1}
-    for name, parts in odd.items():
-        told = ", ".join(f"{part.name} {part.mtu}" for part in parts)
+    bundles = group_by(
+        (link for link in net.interfaces if link.master and link.physical), lambda link: link.master
+    )
+    mixed = {name: parts for name, parts in bundles.items() if len({part.mtu for part in parts}) > 1}
+    for name, parts in mixed.items():
+        mtus = ", ".join(f"{part.name} {part.mtu}" for part in parts)
         fix = Fix(
             "Set one MTU on all of them and on the switch.",
             (look("ip link show"),),
@@ -33,9 +35,9 @@ def mtu(net: Net) -> Iterator[Finding]:
             "network connections of this node",
             "nodedoctor net.mtu",
         )
-        yield Finding.warn(f"members of {name} have different MTUs: {told}", subject=f"net:{name}", fix=fix)
-    ways = [one for one in map(net.get, net.default_routes) if one and one.mtu]
-    if not odd and ways:
-        yield Finding.ok(f"MTU {ways[0].mtu} on {ways[0].name}")
-    elif not odd:
+        yield Finding.warn(f"members of {name} have different MTUs: {mtus}", subject=f"net:{name}", fix=fix)
+    routes = [link for link in map(net.get, net.default_routes) if link and link.mtu]
+    if not mixed and routes:
+        yield Finding.ok(f"MTU {routes[0].mtu} on {routes[0].name}")
+    elif not mixed:
         yield Finding.skip("no default route over a visible interface")

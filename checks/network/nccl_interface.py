@@ -32,37 +32,37 @@ def interface(net: Net, env: Env | None, processes: Processes | None) -> Iterato
     Error texts:
     - Bootstrap : no socket interface found
     """
-    told = False
+    is_set = False
     for variable, prefixes in (("NCCL_SOCKET_IFNAME", True), ("GLOO_SOCKET_IFNAME", False)):
-        for value, where in _settings(variable, env, processes).items():
-            told = True
+        for value, where in _variable_settings(variable, env, processes).items():
+            is_set = True
             yield _judge_setting(variable, value, where, net, prefixes)
-    if not told:
-        yield _picked(net, several_nodes(processes))
+    if not is_set:
+        yield _default_choice(net, several_nodes(processes))
 
 
-def _settings(variable: str, env: Env | None, processes: Processes | None) -> dict[str, str]:
+def _variable_settings(variable: str, env: Env | None, processes: Processes | None) -> dict[str, str]:
     """Every value of a variable and one place where it is set."""
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     for process in processes.training if processes else ():
         if value := process.environment.get(variable):
-            found.setdefault(value, process.label)
+            places.setdefault(value, process.label)
     if env is not None:
         if value := env.get(variable):
-            found.setdefault(value, "the environment")
+            places.setdefault(value, "the environment")
         for path in (USER_CONF, SYSTEM_CONF):
             file = env.file(path.lstrip("~"))
             if file is not None and (value := file.variables.get(variable)):
-                found.setdefault(value, path)
-    return found
+                places.setdefault(value, path)
+    return places
 
 
 def _judge_setting(variable: str, value: str, where: str, net: Net, prefixes: bool) -> Finding:
     subject = f"env:{variable}"
-    evidence = [reading("net", f'interfaces["{one.name}"].operstate') for one in net.interfaces]
+    evidence = [reading("net", f'interfaces["{interface.name}"].operstate') for interface in net.interfaces]
     chosen = matching(value, net.interfaces, prefixes)
     fix = Fix(
-        f"Set it to an interface that is up: {_usable(net)}.",
+        f"Set it to an interface that is up: {_usable_names(net)}.",
         (look("ip -brief address"),),
         "config",
         "the job",
@@ -72,10 +72,12 @@ def _judge_setting(variable: str, value: str, where: str, net: Net, prefixes: bo
     if not chosen:
         summary = f"{variable}={value} in {where}: no such interface"
         return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
-    if not any(one.up for one in chosen):
-        summary = f"{variable}={value} in {where}: {', '.join(one.name for one in chosen)} is down"
+    if not any(interface.up for interface in chosen):
+        summary = (
+            f"{variable}={value} in {where}: {', '.join(interface.name for interface in chosen)} is down"
+        )
         return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
-    up = ", ".join(one.name for one in chosen if one.up)
+    up = ", ".join(interface.name for interface in chosen if interface.up)
     return Finding.ok(f"{variable}={value} matches {up}", subject=subject, evidence=evidence)
 
 
@@ -88,21 +90,25 @@ def matching(value: str, interfaces: tuple[Interface, ...], prefixes: bool = Tru
     def named(name: str) -> bool:
         return any(name == word if exact else name.startswith(word) for word in words)
 
-    return [one for one in interfaces if named(one.name) is not without]
+    return [interface for interface in interfaces if named(interface.name) is not without]
 
 
-def _usable(net: Net) -> str:
+def _usable_names(net: Net) -> str:
     names = [
-        one.name for one in net.interfaces if one.up and not one.loopback and not _VIRTUAL.match(one.name)
+        interface.name
+        for interface in net.interfaces
+        if interface.up and not interface.loopback and not _VIRTUAL.match(interface.name)
     ]
     return ", ".join(names) or "none here"
 
 
-def _picked(net: Net, several: bool) -> Finding:
+def _default_choice(net: Net, several: bool) -> Finding:
     """What NCCL takes when nothing is set: ib* first, then all but docker and lo, then docker, then lo."""
-    up = [one for one in net.interfaces if one.up and one.addresses]
-    rest = [one for one in up if not one.loopback and not one.name.startswith("docker")]
-    order = [one for one in up if one.name.startswith("ib")] or rest or up
+    up = [interface for interface in net.interfaces if interface.up and interface.addresses]
+    rest = [
+        interface for interface in up if not interface.loopback and not interface.name.startswith("docker")
+    ]
+    order = [interface for interface in up if interface.name.startswith("ib")] or rest or up
     if not order:
         return Finding.unknown("not-visible-here", "no interface with an address was seen")
     first = order[0]
@@ -111,7 +117,7 @@ def _picked(net: Net, several: bool) -> Finding:
     if not (first.loopback or _VIRTUAL.match(first.name)) or not several:
         return Finding.ok(summary)
     fix = Fix(
-        f"Set NCCL_SOCKET_IFNAME, e.g. to {_usable(net)}.",
+        f"Set NCCL_SOCKET_IFNAME, e.g. to {_usable_names(net)}.",
         (look("ip -brief address"),),
         "config",
         "the job",

@@ -47,7 +47,7 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
             subject="net:ports",
             fix=fix,
         )
-    wall = _firewall(net)
+    wall = _firewall_signs(net)
     several = several_nodes(processes)
     if wall:
         fix = Fix(
@@ -63,16 +63,16 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
         yield Finding.unknown("not-visible-here", "neither local ports nor the packet filter were seen")
     elif net.input_rules is None:
         where = "only root can read the packet filter"
-        yield Finding.info(f"{_span(span)}; {where}", subject="net:firewall")
+        yield Finding.info(f"{_port_span(span)}; {where}", subject="net:firewall")
     else:
-        yield Finding.ok(f"{_span(span)}; no rule drops incoming packets")
+        yield Finding.ok(f"{_port_span(span)}; no rule drops incoming packets")
 
 
-def _span(span: tuple[int, int] | None) -> str:
+def _port_span(span: tuple[int, int] | None) -> str:
     return f"local ports {span[0]}-{span[1]}" if span else "local ports unknown"
 
 
-def _firewall(net: Net) -> str:
+def _firewall_signs(net: Net) -> str:
     """What speaks for a firewall; empty when nothing does."""
     rules = net.input_rules or ()
     closed = [rule for rule in rules if re.match(r"-P INPUT (?:DROP|REJECT)", rule)]

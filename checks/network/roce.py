@@ -40,7 +40,7 @@ class _Rail:
 
     @property
     def loss(self) -> float | None:
-        """The share of what arrived that found no buffer; None where too little arrived, or nobody counts."""
+        """The share of packets that found no buffer; None where too few arrived, or none are counted."""
         discards, packets = self.counts.get("rx_discards_phy"), self.counts.get("rx_packets_phy")
         if discards is None or packets is None or packets < ENOUGH:
             return None
@@ -52,13 +52,13 @@ class _Rail:
         return sum(count for name, count in self.counts.items() if name.endswith("_pause"))
 
 
-def _resent(rail: _Rail) -> int | None:
-    known = [rail.port.hw_counters[name] for name in _RESENT if name in rail.port.hw_counters]
-    return sum(known) if known else None
+def _count_resent(rail: _Rail) -> int | None:
+    counts = [rail.port.hw_counters[name] for name in _RESENT if name in rail.port.hw_counters]
+    return sum(counts) if counts else None
 
 
 _ATTRIBUTES: tuple[Attribute[_Rail], ...] = (
-    Attribute("packets resent", "growth", _resent, "high", RESENT_RATIO - 1, RESENT_LEAST),
+    Attribute("packets resent", "growth", _count_resent, "high", RESENT_RATIO - 1, RESENT_LEAST),
 )
 
 
@@ -75,61 +75,67 @@ def roce(ib: Ib, rails: Rails, ethtool: Ethtool | None) -> Iterator[Finding]:
     ours.
     False positives: Counters of an incident that is over stay until the driver is loaded again.
     """
-    known = [port for port in rails.ports if port.active and port.link_layer == "Ethernet" and not port.efa]
-    if not known:
+    ports = [port for port in rails.ports if port.active and port.link_layer == "Ethernet" and not port.efa]
+    if not ports:
         yield Finding.skip("no active RDMA port uses Ethernet")
         return
-    found = [_rail(port, ethtool) for port in known]
-    findings = [*_storms(found), *_losses(found), *_resending(found, ib)]
+    ethernet_rails = [_read_rail(port, ethtool) for port in ports]
+    findings = [
+        *_judge_storms(ethernet_rails),
+        *_judge_losses(ethernet_rails),
+        *_judge_resending(ethernet_rails, ib),
+    ]
     yield from findings
-    counting = [rail for rail in found if rail.loss is not None or _resent(rail) is not None]
+    counting = [rail for rail in ethernet_rails if rail.loss is not None or _count_resent(rail) is not None]
     if findings:
         return
     if not counting:
         yield Finding.unknown("not-visible-here", "neither discarded nor resent packets are reported")
         return
-    paused = sum(rail.paused for rail in found)
-    told = f"; {count_with_noun(paused, 'pause frame')} (PFC)" if paused else ""
-    yield Finding.ok(f"{count_with_noun(len(counting), 'rail')} without packet loss{told}")
+    paused = sum(rail.paused for rail in ethernet_rails)
+    pauses = f"; {count_with_noun(paused, 'pause frame')} (PFC)" if paused else ""
+    yield Finding.ok(f"{count_with_noun(len(counting), 'rail')} without packet loss{pauses}")
 
 
-def _rail(port: IbPort, ethtool: Ethtool | None) -> _Rail:
+def _read_rail(port: IbPort, ethtool: Ethtool | None) -> _Rail:
     names = [device.name for device in port.netdevs if device.port in (None, port.number)]
     name = names[0] if names else ""
     return _Rail(port, name, dict(ethtool.interfaces.get(name, {})) if ethtool else {})
 
 
-def _storms(rails: Sequence[_Rail]) -> Iterator[Finding]:
-    """The adapter gave up pausing the switch, because nobody emptied its buffers: what came then was lost."""
+def _judge_storms(rails: Sequence[_Rail]) -> Iterator[Finding]:
+    """The adapter gave up pausing the switch, because its buffers stayed full: what came then was lost."""
     for rail in rails:
         times = rail.counts.get("tx_pause_storm_error_events", 0)
         if times:
             summary = f"{rail.interface} sends no pause frames after {count_with_noun(times, 'pause storm')}"
             text = "Its host stopped taking packets: check the PCIe link, the IOMMU and the kernel log."
-            said = _counter_evidence(rail, "tx_pause_storm_error_events")
-            yield Finding.warn(summary, subject=rail.port.subject, evidence=said, fix=_fix(rail, text))
+            evidence = _counter_evidence(rail, "tx_pause_storm_error_events")
+            yield Finding.warn(
+                summary, subject=rail.port.subject, evidence=evidence, fix=_rail_fix(rail, text)
+            )
 
 
-def _losses(rails: Sequence[_Rail]) -> Iterator[Finding]:
+def _judge_losses(rails: Sequence[_Rail]) -> Iterator[Finding]:
     for rail in rails:
         if rail.loss is not None and rail.loss >= LOSS:
             summary = f"{rail.interface} discarded {rail.loss:.2%} of packets (no buffers)"
             unpaused = "" if rail.paused else " No pause frames were seen: PFC seems to be off."
             text = f"Use the same lossless priority (PFC, ECN) on adapter and switch.{unpaused}"
-            said = _counter_evidence(rail, "rx_discards_phy", "rx_packets_phy")
+            evidence = _counter_evidence(rail, "rx_discards_phy", "rx_packets_phy")
             yield Finding.warn(
-                summary, subject=f"{rail.port.subject}/discards", evidence=said, fix=_fix(rail, text)
+                summary, subject=f"{rail.port.subject}/discards", evidence=evidence, fix=_rail_fix(rail, text)
             )
 
 
-def _resending(rails: Sequence[_Rail], ib: Ib) -> Iterator[Finding]:
-    for odd in odd_ones(rails, _ATTRIBUTES):
-        port = odd.device.port
-        summary = f"{odd.value} packets resent, others {odd.usual:g}"
+def _judge_resending(rails: Sequence[_Rail], ib: Ib) -> Iterator[Finding]:
+    for diff in odd_ones(rails, _ATTRIBUTES):
+        port = diff.device.port
+        summary = f"{diff.value} packets resent, others {diff.usual:g}"
         text = "Check its cable, switch port and path for drops; compare PFC and ECN with its peers."
-        said = port.counted(ib.source, *(name for name in _RESENT if name in port.hw_counters))
+        evidence = port.counted(ib.source, *(name for name in _RESENT if name in port.hw_counters))
         yield Finding.warn(
-            summary, subject=f"{port.subject}/resent", evidence=said, fix=_fix(odd.device, text)
+            summary, subject=f"{port.subject}/resent", evidence=evidence, fix=_rail_fix(diff.device, text)
         )
 
 
@@ -137,7 +143,7 @@ def _counter_evidence(rail: _Rail, *names: str) -> list[Evidence]:
     return [reading(NAME, f'interfaces["{rail.interface}"].{name}') for name in names]
 
 
-def _fix(rail: _Rail, text: str) -> Fix:
+def _rail_fix(rail: _Rail, text: str) -> Fix:
     steps = [look("rdma statistic show link {}/{}", rail.port.hca, rail.port.number)]
     if rail.interface:
         steps += [

@@ -56,25 +56,28 @@ def width(
     Threshold: Lanes per model in the gpus table, and the peers.
     False positives: Workstation slots and single cloud cards with fewer lanes are only noted.
     """
-    told = [gpu for gpu in gpus.gpus if gpu.pcie_width] if gpus else []
+    readable = [gpu for gpu in gpus.gpus if gpu.pcie_width] if gpus else []
     source = gpus.source if gpus else ""
-    wanted = _expected(expect)[1]
-    findings = [finding for gpu in told if (finding := _gpu_width(gpu, told, board, source, wanted))]
+    wanted = _expected_link(expect)[1]
+    findings = [finding for gpu in readable if (finding := _gpu_width(gpu, readable, board, source, wanted))]
     # Without a driver that answers, sysfs knows the links of GPUs, too.
     unasked = pci.gpus if pci and not (gpus and gpus.gpus) else ()
     devices = (*unasked, *(pci.mellanox_nics if pci else ()))
     findings += [finding for device in devices if (finding := _device_width(device, devices))]
     if lspci and pci is None:
         shown = [device for device in lspci.devices if device.is_nic or not (gpus and gpus.gpus)]
-        findings += [found for one in shown if (found := _device_width(one, shown, "lspci"))]
+        findings += [f for slot in shown if (f := _device_width(slot, shown, "lspci"))]
         findings += [_off_bus(device) for device in lspci.devices if device.off_bus]
         devices = (*devices, *shown)
-    looked = [*_error_counts(len(told), "GPU"), *_error_counts(sum(_lanes(d) > 0 for d in devices), "device")]
+    looked = [
+        *_error_counts(len(readable), "GPU"),
+        *_error_counts(sum(_lane_count(d) > 0 for d in devices), "device"),
+    ]
     yield from findings
-    if gpus and gpus.gpus and not told:
+    if gpus and gpus.gpus and not readable:
         yield not_reported("PCIe link width", gpus.gpus, "pcie_width")
     elif not looked:
-        yield _nothing(gpus, pci)
+        yield _nothing_read(gpus, pci)
     elif not any(finding.severity.is_problem for finding in findings):
         yield Finding.ok(f"{comma_list(looked)} at the expected width")
 
@@ -94,7 +97,7 @@ def _off_bus(device: PciDevice) -> Finding:
     )
 
 
-def _nothing(gpus: Gpus | None, pci: Pci | None) -> Finding:
+def _nothing_read(gpus: Gpus | None, pci: Pci | None) -> Finding:
     if pci and not pci.gpus and not (gpus and gpus.gpus):
         return Finding.skip("no GPU or RDMA NIC here")
     return (
@@ -106,7 +109,7 @@ def _error_counts(count: int, noun: str) -> list[str]:
     return [count_with_noun(count, noun)] if count else []
 
 
-def _expected(expect: Expect) -> tuple[int, int]:
+def _expected_link(expect: Expect) -> tuple[int, int]:
     """Generation and width somebody expects, from `5x16`; zeros when nothing is."""
     generation, _, lanes = (expect.get("pcie") or "").partition("x")
     ok = generation.isdecimal() and lanes.isdecimal() and len(generation + lanes) < 5
@@ -114,26 +117,26 @@ def _expected(expect: Expect) -> tuple[int, int]:
 
 
 def _gpu_width(
-    gpu: Gpu, told: Sequence[Gpu], board: Board | None, source: str, expected: int
+    gpu: Gpu, gpus: Sequence[Gpu], board: Board | None, source: str, expected: int
 ) -> Finding | None:
     model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
     now, most = gpu.pcie_width or 0, gpu.pcie_width_max or 0
     if model and model.form == "grace":
         return None  # the CPU is reached over NVLink-C2C, the PCIe link is only for control
-    peers = [peer.pcie_width or 0 for peer in told if peer is not gpu and peer.name == gpu.name and gpu.name]
+    peers = [peer.pcie_width or 0 for peer in gpus if peer is not gpu and peer.name == gpu.name and gpu.name]
     widest = max(peers, default=0)
     full = model.pcie_width if model and model.form == "sxm" and not (board and board.virtual) else 0
     wanted = expected or max(most, full, widest)
     if now >= wanted:
         return None
-    said = [*values(source, gpu, "pcie_width", "pcie_width_max"), *identity_evidence(source, gpu)]
+    evidence = [*values(source, gpu, "pcie_width", "pcie_width_max"), *identity_evidence(source, gpu)]
     fix = look_at(gpu, _RESEAT, "pcie.width", link_steps(gpu.bus_id), "drain", "every job on this node")
     summary = f"x{now} of x{wanted}"
     if not expected and (why := _by_design(model, now, most, peers)):
-        return Finding.info(f"{summary}: {why}", subject=gpu.subject, evidence=said[:2])
+        return Finding.info(f"{summary}: {why}", subject=gpu.subject, evidence=evidence[:2])
     if now < widest:
         summary += f": {sum(peer > now for peer in peers)} peers have a wider link"
-    return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+    return Finding.fail(summary, subject=gpu.subject, evidence=evidence, fix=fix)
 
 
 def _by_design(model: GpuModel | None, now: int, most: int, peers: Sequence[int]) -> str | None:
@@ -160,32 +163,32 @@ def link_steps(address: str | None) -> tuple[Step, Step]:
     )
 
 
-def _lanes(device: PciDevice) -> int:
+def _lane_count(device: PciDevice) -> int:
     return device.link.width or 0 if device.link else 0
 
 
 def _device_width(device: PciDevice, devices: Sequence[PciDevice], source: str = "pci") -> Finding | None:
     """A device in a slot with fewer lanes than it can have is only sick if others of its kind have more."""
-    now, most = _lanes(device), (device.link.max_width or 0) if device.link else 0
-    peers = [_lanes(other) for other in devices if other is not device and other.pci_id == device.pci_id]
+    now, most = _lane_count(device), (device.link.max_width or 0) if device.link else 0
+    peers = [_lane_count(twin) for twin in devices if twin is not device and twin.pci_id == device.pci_id]
     if not now or now >= most:
         return None
-    said = device_evidence(device, "current_link_width", "max_link_width")
+    evidence = device_evidence(device, "current_link_width", "max_link_width")
     if source != "pci":
         short = re.escape(device.address.removeprefix("0000:"))
         lines = ("LnkCap:.*", "LnkSta:.*")
-        said = [quoted_like(source, rf"{short} .*(?:\n[ \t].*)*?\n[ \t]+({line})") for line in lines]
+        evidence = [quoted_like(source, rf"{short} .*(?:\n[ \t].*)*?\n[ \t]+({line})") for line in lines]
     subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
     wider = sum(peer > now for peer in peers)
     module = _is_module(device)
     if not module and (wider * 2 <= len(peers) or len(peers) < 2):
-        return Finding.info(f"{summary} (no wider slot known here)", subject=subject, evidence=said)
+        return Finding.info(f"{summary} (no wider slot known here)", subject=subject, evidence=evidence)
     fix = Fix(_RESEAT, link_steps(device.address), "drain", "every job on this node", "nodedoctor pcie.width")
     why = f"{count_with_noun(wider, 'peer')} {singular_or_plural(wider, 'has', 'have')} more"
     return Finding.fail(
         f"{summary}: {why if wider else 'modules are on boards that have all lanes'}",
         subject=subject,
-        evidence=said,
+        evidence=evidence,
         fix=fix,
     )
 
@@ -216,40 +219,47 @@ def speed(gpus: Gpus, expect: Expect) -> Iterator[Finding]:
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    told = [gpu for gpu in gpus.gpus if gpu.pcie_generation and not _grace(gpu)]
-    wanted = _expected(expect)[0]
-    findings = [finding for gpu in told if (finding := _generation(gpu, told, gpus.source, wanted))]
+    readable = [gpu for gpu in gpus.gpus if gpu.pcie_generation and not _is_grace(gpu)]
+    wanted = _expected_link(expect)[0]
+    findings = [
+        finding for gpu in readable if (finding := _judge_generation(gpu, readable, gpus.source, wanted))
+    ]
     yield from findings
-    if not told and any(_grace(gpu) for gpu in gpus.gpus):
+    if not readable and any(_is_grace(gpu) for gpu in gpus.gpus):
         why = "these GPUs use NVLink-C2C to the CPU, not PCIe"
         yield Finding.info(why) if wanted else Finding.skip(why)
-    elif not told:
+    elif not readable:
         yield not_reported("PCIe link speed", gpus.gpus, "pcie_generation")
     elif not findings:
-        slower = [gpu for gpu in told if (gpu.pcie_generation or 0) < (gpu.pcie_generation_max or 0)]
+        slower = [gpu for gpu in readable if (gpu.pcie_generation or 0) < (gpu.pcie_generation_max or 0)]
         idle = f"; {len(slower)} at a lower speed while idle (normal)" if slower else ""
-        yield Finding.ok(f"{all_of(told)} at the expected speed{idle}")
+        yield Finding.ok(f"{all_of(readable)} at the expected speed{idle}")
 
 
-def _grace(gpu: Gpu) -> bool:
+def _is_grace(gpu: Gpu) -> bool:
     model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
     return bool(model and model.form == "grace")
 
 
-def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Finding | None:
+def _judge_generation(gpu: Gpu, gpus: Sequence[Gpu], source: str, expected: int) -> Finding | None:
     now, most = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
-    peers = [peer for peer in told if peer is not gpu and peer.name == gpu.name and gpu.name]
-    said = [*values(source, gpu, "pcie_generation", "pcie_generation_max"), *identity_evidence(source, gpu)]
+    peers = [peer for peer in gpus if peer is not gpu and peer.name == gpu.name and gpu.name]
+    evidence = [
+        *values(source, gpu, "pcie_generation", "pcie_generation_max"),
+        *identity_evidence(source, gpu),
+    ]
     text = f"Check the slot's speed in the BIOS. {_RESEAT}"
     fix = look_at(gpu, text, "pcie.speed", link_steps(gpu.bus_id), "drain", "every job on this node")
     if expected and (most or now) < expected:
         summary = f"PCIe generation {most or now} at most, expected {expected}"
-        return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
+        return Finding.fail(summary, subject=gpu.subject, evidence=evidence, fix=fix)
     usual = Counter(peer.pcie_generation_max or 0 for peer in peers).most_common(1)
     if len(peers) > 1 and most and usual[0][0] > most and usual[0][1] == len(peers):
         summary = f"PCIe generation {most} at most, {count_with_noun(len(peers), 'peer')}: {usual[0][0]}"
-        return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
+        return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)
     if now >= most or (gpu.gpu_utilization_percent or 0) < LOADED_PERCENT or (gpu.pstate or 0) > 2:
         return None
     judge = Finding.fail if now * 2 <= most else Finding.warn
-    return judge(f"PCIe generation {now} of {most} under load", subject=gpu.subject, evidence=said, fix=fix)
+    return judge(
+        f"PCIe generation {now} of {most} under load", subject=gpu.subject, evidence=evidence, fix=fix
+    )

@@ -64,10 +64,10 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
         yield Finding.skip(why)
         return
     blind = [bridge for bridge in tree.bridges if bridge.redirects is None]
-    shared = [bridge for bridge in tree.bridges if _between(bridge, tree.bridges)]
+    shared = [bridge for bridge in tree.bridges if _joins_devices(bridge, tree.bridges)]
     redirecting = [bridge for bridge in shared if bridge.redirects]
-    bad = [bridge for bridge in redirecting if not (bridge.ats or _lent(bridge, tree.bridges))]
-    yield from _redirected(bad)
+    bad = [bridge for bridge in redirecting if not (bridge.ats or _is_lent(bridge, tree.bridges))]
+    yield from _judge_redirected(bad)
     if blind:
         evidence = [bridge.said for bridge in blind[:4]]
         summary = f"{len(blind)} of {count_with_noun(len(tree.bridges), 'bridge')} could not be read"
@@ -75,7 +75,7 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     elif not bad:
         roots = [bridge.address for bridge in tree.bridges if bridge.redirects]
         if redirecting:
-            lent = any(_lent(bridge, tree.bridges) for bridge in redirecting)
+            lent = any(_is_lent(bridge, tree.bridges) for bridge in redirecting)
             why = "needed for passthrough to virtual machines" if lent else "not applied to ATS requests"
             evidence = [bridge.said for bridge in redirecting[:4]]
             summary = f"redirection at {count_with_noun(len(redirecting), 'bridge')} ({why})"
@@ -104,17 +104,17 @@ def _no_direct_path(tree: PcieTree, machine: Machine | None) -> str | None:
     return None
 
 
-def _between(bridge: Bridge, bridges: Sequence[Bridge]) -> bool:
+def _joins_devices(bridge: Bridge, bridges: Sequence[Bridge]) -> bool:
     """A downstream port of a switch that joins at least two devices: traffic could stay below the CPU."""
     if bridge.kind != "downstream port" or bridge.switch is None:
         return False
-    above = next((other for other in bridges if other.address == bridge.switch), None)
+    above = next((port for port in bridges if port.address == bridge.switch), None)
     return above is not None and len(above.beneath) > 1
 
 
-def _lent(bridge: Bridge, bridges: Sequence[Bridge]) -> bool:
+def _is_lent(bridge: Bridge, bridges: Sequence[Bridge]) -> bool:
     """Whether a device below the switch of this bridge is passed through to a virtual machine."""
-    return any(bool(other.lent) for other in bridges if other.address == bridge.switch)
+    return any(bool(port.lent) for port in bridges if port.address == bridge.switch)
 
 
 def _acs_off(addresses: Sequence[str]) -> Fix:
@@ -141,8 +141,8 @@ def _acs_off(addresses: Sequence[str]) -> Fix:
 _NOT_SHARED = "no virtual machine shares the switch"
 
 
-def _redirected(bridges: Sequence[Bridge]) -> Iterator[Finding]:
-    """One finding for each bridge; all have the same repair, and the first stands for the others."""
+def _judge_redirected(bridges: Sequence[Bridge]) -> Iterator[Finding]:
+    """One finding for each bridge; all have the same repair, and the first explains the others."""
     if not bridges:
         return
     first, fix = bridges[0], _acs_off([bridge.address for bridge in bridges])
@@ -165,29 +165,32 @@ def iommu(iommu: Iommu, pci: Pci, machine: Machine | None) -> Iterator[Finding]:
     Threshold: NVIDIA/nccl, GPU troubleshooting: off or passthrough.
     False positives: Hosts that pass devices to virtual machines.
     """
-    devices = tuple(one for one in (*pci.gpus, *pci.mellanox_nics) if one.driver not in GIVEN_AWAY)
+    devices = tuple(slot for slot in (*pci.gpus, *pci.mellanox_nics) if slot.driver not in GIVEN_AWAY)
     if why := _no_translation(iommu, devices, sum(device.is_gpu for device in devices), machine):
         yield Finding.skip(why) if devices == () or why.startswith(_ELSEWHERE) else Finding.ok(why)
         return
-    held = [(device, iommu.types.get(device.iommu_group or "", "")) for device in devices]
-    translated = [(device, kind) for device, kind in held if kind in _TRANSLATED]
-    told = [kind for _, kind in held if kind]
-    said = [quoted_like("iommu", r"\S.*", 'files["/proc/cmdline"]'), reading("iommu", f'lists["{UNITS}"]?')]
+    pairs = [(device, iommu.types.get(device.iommu_group or "", "")) for device in devices]
+    translated = [(device, kind) for device, kind in pairs if kind in _TRANSLATED]
+    types = [kind for _, kind in pairs if kind]
+    evidence = [
+        quoted_like("iommu", r"\S.*", 'files["/proc/cmdline"]'),
+        reading("iommu", f'lists["{UNITS}"]?'),
+    ]
     groups = dict.fromkeys(device.iommu_group for device, _ in translated)
-    said += [file_reading("iommu", f"{GROUPS}/{group}/type") for group in list(groups)[:8]]
+    evidence += [file_reading("iommu", f"{GROUPS}/{group}/type") for group in list(groups)[:8]]
     if translated:
         summary = f"the IOMMU translates addresses for {len(translated)} of {len(devices)} GPUs and NICs"
-        yield Finding.warn(summary, evidence=said, fix=_PASS_THROUGH)
-    elif told:
-        kinds = ", ".join(sorted(set(told)))
-        yield Finding.ok(f"GPUs and NICs are in IOMMU groups of type {kinds}", evidence=said)
+        yield Finding.warn(summary, evidence=evidence, fix=_PASS_THROUGH)
+    elif types:
+        kinds = ", ".join(sorted(set(types)))
+        yield Finding.ok(f"GPUs and NICs are in IOMMU groups of type {kinds}", evidence=evidence)
     elif any(device.iommu_group for device in devices):
         summary = "type of IOMMU groups not readable here"
         yield Finding.unknown(
-            "denied", summary, evidence=said, fix=Fix("Run on the host as root.", action="none")
+            "denied", summary, evidence=evidence, fix=Fix("Run on the host as root.", action="none")
         )
     else:
-        yield Finding.ok("GPUs and NICs are in no IOMMU group", evidence=said)
+        yield Finding.ok("GPUs and NICs are in no IOMMU group", evidence=evidence)
 
 
 _ELSEWHERE = ("a virtual machine", "an ARM host", "one GPU", "no GPU", "WSL2")

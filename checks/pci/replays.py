@@ -46,31 +46,31 @@ def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> 
     if not gpus.gpus:
         yield none_shown(gpus)
         return
-    told = [gpu for gpu in gpus.gpus if gpu.pcie_replays is not None]
+    readable = [gpu for gpu in gpus.gpus if gpu.pcie_replays is not None]
     uptime = machine.uptime_seconds if machine else None
-    findings = [f for gpu in told if (f := _replays(gpu, told, growth, uptime, gpus.source))]
+    findings = [f for gpu in readable if (f := _judge_replays(gpu, readable, growth, uptime, gpus.source))]
     yield from findings
-    if not told:
+    if not readable:
         yield not_reported("replay counters", gpus.gpus, "pcie_replays")
     elif not any(finding.severity.is_problem for finding in findings):
-        seen = "" if growth else " (totals only, growth not measured)"
-        yield Finding.ok(f"replay counters normal on {all_of(told)}{seen}")
+        note = "" if growth else " (totals only, growth not measured)"
+        yield Finding.ok(f"replay counters normal on {all_of(readable)}{note}")
 
 
-def _replays(
-    gpu: Gpu, told: Sequence[Gpu], growth: ErrorGrowth | None, uptime: float | None, source: str
+def _judge_replays(
+    gpu: Gpu, gpus: Sequence[Gpu], growth: ErrorGrowth | None, uptime: float | None, source: str
 ) -> Finding | None:
     count = gpu.pcie_replays or 0
     allowed = _REPLAY_LIMITS.get(gpu.pcie_generation_max or 0, _REPLAY_LIMITS[5])
     per_second = allowed.number * (gpu.pcie_width or 16) / 60
     gained = growth.gpu(gpu.index) if growth else None
     more = gained.gained.get("pcie_replays", 0) if gained else 0
-    said = [*values(source, gpu, "pcie_replays"), *identity_evidence(source, gpu)]
-    others = sorted(peer.pcie_replays or 0 for peer in told if peer is not gpu)
+    evidence = [*values(source, gpu, "pcie_replays"), *identity_evidence(source, gpu)]
+    others = sorted(peer.pcie_replays or 0 for peer in gpus if peer is not gpu)
     median = others[len(others) // 2] if len(others) > 1 else None
     # Two in a second may be chance where one in two seconds is allowed; five are not.
     if growth and more > max(5.0, per_second * growth.seconds):
-        said = [*growth_evidence(gpu.index, "pcie_replays"), *said]
+        evidence = [*growth_evidence(gpu.index, "pcie_replays"), *evidence]
         summary = f"{more / growth.seconds:.0f} replays per second"
     elif uptime and count > REPLAYS_LEAST and count / uptime > per_second:
         summary = f"{count_with_noun(count, 'replay')} since boot, above DCGM's limit"
@@ -78,11 +78,11 @@ def _replays(
         summary = f"{count_with_noun(count, 'replay')}, median of its peers {median}"
     elif count >= REPLAYS_LEAST:
         return Finding.info(
-            f"{count_with_noun(count, 'replay')} in total", subject=gpu.subject, evidence=said
+            f"{count_with_noun(count, 'replay')} in total", subject=gpu.subject, evidence=evidence
         )
     else:
         return None
-    return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=_replay_fix(gpu, allowed))
+    return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=_replay_fix(gpu, allowed))
 
 
 def _replay_fix(gpu: Gpu, allowed: Limit) -> Fix:

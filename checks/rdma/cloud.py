@@ -54,18 +54,18 @@ def profile(
     elif container and container.inside:
         yield Finding.skip("a container is given the devices that its job asked for")
     elif shape.nic:
-        found = [device for device in pci.devices if device.pci_id == shape.nic] if pci else []
-        if pci and isinstance(missing := pci.missing(len(found), shape.devices), Unseen):
+        nics = [device for device in pci.devices if device.pci_id == shape.nic] if pci else []
+        if pci and isinstance(missing := pci.missing(len(nics), shape.devices), Unseen):
             yield Finding.unseen(missing)
             return
-        said = [one for device in found[:2] for one in device_evidence(device, "device")]
-        yield _judge(shape, len(found), "gVNICs", said, plugins)
+        evidence = [quote for device in nics[:2] for quote in device_evidence(device, "device")]
+        yield _judge_shape(shape, len(nics), "gVNICs", evidence, plugins)
     elif rdma is None:
         yield Finding.unknown("not-visible-here", "no RDMA device can be seen here")
     else:
         own = _of_one_kind([hca for hca in rdma.hcas if hca.driver == shape.driver and _of_rails(hca, shape)])
-        said = [reading("rdma", f'links["{CLASS}/{hca.name}/device/driver"]?') for hca in own[:4]]
-        yield _judge(shape, len(own), "RDMA devices", said, plugins)
+        evidence = [reading("rdma", f'links["{CLASS}/{hca.name}/device/driver"]?') for hca in own[:4]]
+        yield _judge_shape(shape, len(own), "RDMA devices", evidence, plugins)
 
 
 def _of_rails(hca: Hca, shape: CloudShape) -> bool:
@@ -80,13 +80,13 @@ def _of_one_kind(hcas: list[Hca]) -> list[Hca]:
     return [hca for hca in hcas if hca.hca_type == usual]
 
 
-def _judge(
-    shape: CloudShape, found: int, what: str, said: list[Evidence], plugins: CloudPlugins | None
+def _judge_shape(
+    shape: CloudShape, count: int, what: str, evidence: list[Evidence], plugins: CloudPlugins | None
 ) -> Finding:
-    told = f"{shape.name}: {found} of {shape.devices} {what}"
-    if found <= (1 if shape.nic else 0):  # every machine has one for itself
-        return Finding.info(f"{told}: jobs over several nodes go over TCP", evidence=said)
-    if found < shape.devices:
+    summary = f"{shape.name}: {count} of {shape.devices} {what}"
+    if count <= (1 if shape.nic else 0):  # every machine has one for itself
+        return Finding.info(f"{summary}: jobs over several nodes go over TCP", evidence=evidence)
+    if count < shape.devices:
         fix = Fix(
             "Start the machine again with all network interfaces of its type, or request another one.",
             (look("rdma link"), look("lspci -nn")),
@@ -95,11 +95,11 @@ def _judge(
             "nodedoctor cloud.profile",
             f"https://{shape.source.partition(' ')[0]}",
         )
-        return Finding.warn(told, evidence=said, fix=fix)
+        return Finding.warn(summary, evidence=evidence, fix=fix)
     missing = bool(shape.places) and plugins is not None and set(shape.places) <= set(plugins.absent)
     if missing:
         where = ", ".join(shape.places)
         return Finding.info(
-            f"{told}; {shape.plugin} is not in {where}: the job's image must have it", evidence=said
+            f"{summary}; {shape.plugin} is not in {where}: the job's image must have it", evidence=evidence
         )
-    return Finding.ok(told, evidence=said)
+    return Finding.ok(summary, evidence=evidence)

@@ -44,16 +44,16 @@ def topology(
         return
     there = [place for place in shape.topology if place in files.there]
     looked = {*files.there, *files.absent}
-    named = [setting for setting in settings.all() if setting.name == _NAME]
-    lost = [setting for setting in named if setting.value in files.absent]
-    yield from (_lost_adapters(setting, there) for setting in lost)
-    if lost:
+    topo_vars = [setting for setting in settings.all() if setting.name == _NAME]
+    missing = [setting for setting in topo_vars if setting.value in files.absent]
+    yield from (_lost_adapters(setting, there) for setting in missing)
+    if missing:
         return
-    if any(setting.value in there for setting in named):
-        said = [setting.said for setting in named]
-        yield Finding.ok(f"NCCL reads {named[0].value}", evidence=said)
-    elif named:
-        yield Finding.skip(f"{_NAME}={named[0].value} is not one of the image's, and is not looked at")
+    if any(setting.value in there for setting in topo_vars):
+        evidence = [setting.said for setting in topo_vars]
+        yield Finding.ok(f"NCCL reads {topo_vars[0].value}", evidence=evidence)
+    elif topo_vars:
+        yield Finding.skip(f"{_NAME}={topo_vars[0].value} is not one of the image's, and is not looked at")
     elif not looked.issuperset(shape.topology):
         yield Finding.unknown("not-visible-here", "the image's topology file was not looked for")
     elif there and settings.ranks:

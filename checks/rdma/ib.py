@@ -62,16 +62,16 @@ def ports(
     """
     wanted = expect.get("ib")
     for name in ib.silent:
-        yield _silent(name)
+        yield _silent_adapter(name)
     for name in ib.unreadable:
-        yield _unreadable(name)
-    for said in ib.disagreements:
-        yield Finding.info(said, subject="ib:sources")
+        yield _unreadable_adapter(name)
+    for text in ib.disagreements:
+        yield Finding.info(text, subject="ib:sources")
     if wanted is not None:
-        yield _expected(wanted, rails)
+        yield _judge_expected(wanted, rails)
     inside = container is not None and container.inside
     if ib.driverless:
-        yield _driverless(ib.driverless, inside)
+        yield _driverless_adapters(ib.driverless, inside)
     elif not ib.ports and wanted is None and not ib.silent:
         yield Finding.skip(ib.absent + (" that this container can see" if inside else ""))
     for word in rails.unknown:
@@ -80,52 +80,54 @@ def ports(
     never = not active and all(port.never_linked for port in rails.ports)
     if rails.ports and never and not (rails.explicit or rails.off or wanted):
         why = meant_to_link(rails.ports, net, log, processes)
-        unread = [name for name, seen in zip(_SIGNS, (net, log, processes), strict=True) if seen is None]
-        yield from _judge_ports(ib, rails, why) if why else _uncabled(ib, rails, unread)
+        unread = [name for name, fact in zip(_SIGNS, (net, log, processes), strict=True) if fact is None]
+        yield from _judge_ports(ib, rails, why) if why else _judge_uncabled(ib, rails, unread)
         return
     yield from _judge_ports(ib, rails)
 
 
 _SIGNS = ("network interfaces", "the kernel log", "processes")
-"""Where a sign may stand that ports are meant to have a link."""
+"""Where there may be a sign that ports are meant to have a link."""
 
 
-def _uncabled(ib: Ib, rails: Rails, unread: Sequence[str]) -> Iterator[Finding]:
+def _judge_uncabled(ib: Ib, rails: Rails, unread: Sequence[str]) -> Iterator[Finding]:
     """Adapters that never had a link, on a node that shows no sign of needing one; `unread` may hold one."""
-    said = f"no link on {count_with_noun(len(rails.ports), 'port')} since the driver was loaded"
+    lead = f"no link on {count_with_noun(len(rails.ports), 'port')} since the driver was loaded"
     evidence = ib.evidence(rails.ports[0])
     if unread:
-        summary = f"{said}; unknown whether they need one"
+        summary = f"{lead}; unknown whether they need one"
         yield Finding.unknown(
             "not-visible-here", summary, subject="ib:unlinked", evidence=evidence
         ).matters_as(f"A cable or an address may show in {comma_list(unread, 3)}, not read here.")
     else:
-        summary = f"{said}: no cable, or the switch is off"
+        summary = f"{lead}: no cable, or the switch is off"
         yield Finding.info(summary, subject="ib:unlinked", evidence=evidence).matters_as(
             "Nothing shows that they are meant to have one; with --expect ib=COUNTxRATE this fails."
         )
-    yield from _aside(ib, rails)
+    yield from _judge_unused(ib, rails)
 
 
-def _judge_ports(ib: Ib, rails: Rails, meant: str = "") -> Iterator[Finding]:
-    """The state of each port; `meant` is what shows that ports which never had a link should have one."""
+def _judge_ports(ib: Ib, rails: Rails, sign: str = "") -> Iterator[Finding]:
+    """The state of each port; `sign` is what shows that ports which never had a link should have one."""
     active = [port for port in rails.ports if port.active]
     if active:
         names = comma_list((port.name for port in active), 4)
         kinds = Counter(port.kind for port in active)
-        told = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
-        yield Finding.ok(f"{told} active: {names}", evidence=ib.evidence(active[0]))
+        counts = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+        yield Finding.ok(f"{counts} active: {names}", evidence=ib.evidence(active[0]))
     for port in rails.ports:
         physical = phys_state(port.phys_state or "")
         if not port.active:
-            yield _not_active(port, rails, ib, meant)
+            yield _not_active(port, rails, ib, sign)
         elif physical is not None and not physical.healthy:
             summary = f"ACTIVE, but {port.phys_state}: {physical.meaning}"
-            yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=_cable(port))
-    yield from _aside(ib, rails)
+            yield Finding.warn(
+                summary, subject=port.subject, evidence=ib.evidence(port), fix=_cable_fix(port)
+            )
+    yield from _judge_unused(ib, rails)
 
 
-def _aside(ib: Ib, rails: Rails) -> Iterator[Finding]:
+def _judge_unused(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """The ports that NCCL does not use, and those that it should not."""
     yield from storage_adapters_in_use(ib, rails)
     if rails.bridges:
@@ -142,7 +144,7 @@ def _aside(ib: Ib, rails: Rails) -> Iterator[Finding]:
         )
 
 
-def _not_active(port: IbPort, rails: Rails, ib: Ib, meant: str) -> Finding:
+def _not_active(port: IbPort, rails: Rails, ib: Ib, sign: str) -> Finding:
     """What a port of the rails that is not active amounts to."""
     logical, physical = port_state(port.state or ""), phys_state(port.phys_state or "")
     why = next((row.meaning for row in (physical, logical) if row and not row.healthy), "not active")
@@ -152,40 +154,42 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib, meant: str) -> Finding:
         return Finding.unknown("unparsable", "state not reported", subject=port.subject, evidence=evidence)
     if rails.off:
         return Finding.info(f"{summary}; NCCL_IB_DISABLE=1", subject=port.subject, evidence=evidence)
-    if not rails.explicit and (spare := _spare(port, rails)):
+    if not rails.explicit and (spare := _why_spare(port, rails)):
         state = f"{port.state or '?'}, {port.phys_state or 'physical state unknown'}"
         return Finding.info(f"{state}; {spare}", subject=port.subject, evidence=evidence)
     if port.state == "ARMED":
-        return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+        return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_link_fix(port))
     some = any(p.active for p in rails.ports)
     if some and not (rails.sure or was_ever_linked(port)):
         summary = f"{summary}; unknown whether it should have a link"
-        unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+        unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_link_fix(port))
         return unsure.in_preview()
     if not rails.explicit and not port.infiniband and all(p.rate_gbps is None for p in rails.ports):
         summary = f"{summary}; no rate reported"
-        unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port)).matters_as(
+        unsure = Finding.warn(
+            summary, subject=port.subject, evidence=evidence, fix=_link_fix(port)
+        ).matters_as(
             "Without a rate it may be a port of the node's own network, which training does not use."
         )
         return unsure.in_preview()
-    finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
-    if meant:
-        finding = finding.matters_as(f"It should have a link: {meant}.")
+    finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_link_fix(port))
+    if sign:
+        finding = finding.matters_as(f"It should have a link: {sign}.")
     return finding.led_by(f"{port.hca} port {port.number}{_LEAD.get(port.state or '', ' is down')}")
 
 
 _LEAD = {"INIT": " has no subnet manager"}
 
 
-def _spare(port: IbPort, rails: Rails) -> str:
+def _why_spare(port: IbPort, rails: Rails) -> str:
     """Why a port without a link is likely not meant to have one; empty when it is missed."""
-    active = [other for other in rails.ports if other.active]
-    idle = [other for other in rails.ports if not other.active]
+    active = [peer for peer in rails.ports if peer.active]
+    idle = [peer for peer in rails.ports if not peer.active]
     if port.state == "INIT":
         return ""
-    cards = Counter(other.card for other in active if other.card)
-    shared = {other.card for other in rails.ports if other.card}
-    several = max(Counter(other.card for other in rails.ports if other.card).values(), default=1)
+    cards = Counter(peer.card for peer in active if peer.card)
+    shared = {peer.card for peer in rails.ports if peer.card}
+    several = max(Counter(peer.card for peer in rails.ports if peer.card).values(), default=1)
     if several > 1 and len(set(cards.values())) == 1 and set(cards) == shared:
         return "this port is unused on every such card"
     if len(active) in _SETS and len(idle) < len(active) / 2:
@@ -199,25 +203,25 @@ def _spare(port: IbPort, rails: Rails) -> str:
             return f"{count_with_noun(len(active), 'port')} active without it, as many as machines have"
     if port.infiniband or len(idle) == len(rails.ports):
         return ""
-    rates = [other.rate_gbps or 0 for other in active if other.rate_gbps is not None] or [_RAIL_GBPS]
+    rates = [peer.rate_gbps or 0 for peer in active if peer.rate_gbps is not None] or [_RAIL_GBPS]
     rail = len(active) > max(1, len(idle)) and min(rates, default=0) >= _RAIL_GBPS
     return "" if rail else "an Ethernet port, possibly unused"
 
 
-def _fix(port: IbPort) -> Fix:
+def _link_fix(port: IbPort) -> Fix:
     if port.state == "INIT":
         return subnet_manager()
     if port.phys_state == "Disabled":
         netdev = port.netdevs[0].name if port.netdevs else None
         return enable(port.hca, port.number, netdev, port.infiniband)
-    return _cable(port)
+    return _cable_fix(port)
 
 
-def _cable(port: IbPort) -> Fix:
+def _cable_fix(port: IbPort) -> Fix:
     return cable(port.hca, port.number)
 
 
-def _unreadable(name: str) -> Finding:
+def _unreadable_adapter(name: str) -> Finding:
     fix = Fix(
         "Drain and reboot the node: the adapter has left the bus. If it is lost again, reseat or replace it.",
         (look("sudo dmesg | grep -i {}", name), look("lspci -d 15b3:")),
@@ -230,7 +234,7 @@ def _unreadable(name: str) -> Finding:
     return Finding.fail(summary, subject=f"hca:{name}", evidence=evidence, fix=fix)
 
 
-def _silent(name: str) -> Finding:
+def _silent_adapter(name: str) -> Finding:
     fix = Fix(
         "Reset the NIC or reboot; update its firmware.",
         (look("sudo dmesg | grep -i {}", name), look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")),
@@ -243,7 +247,7 @@ def _silent(name: str) -> Finding:
     )
 
 
-def _driverless(addresses: tuple[str, ...], inside: bool) -> Finding:
+def _driverless_adapters(addresses: tuple[str, ...], inside: bool) -> Finding:
     summary = (
         f"{count_with_noun(len(addresses), 'InfiniBand adapter')} on the bus ({addresses[0]} ...), "
         "but no RDMA device"
@@ -270,16 +274,16 @@ def _no_such(word: str, rails: Rails) -> Finding:
     ).explained_by("env.lint@env:NCCL_IB_HCA")
 
 
-def _expected(wanted: str, rails: Rails) -> Finding:
+def _judge_expected(wanted: str, rails: Rails) -> Finding:
     """`8x400`: so many active rails of at least that rate in Gbit/s; `8` alone: so many."""
-    found = re.fullmatch(r"(\d{1,3})(?:x(\d{1,4}(?:\.\d)?))?", wanted.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d{1,3})(?:x(\d{1,4}(?:\.\d)?))?", wanted.strip())
+    if match is None:
         return Finding.unknown(
             "unparsable",
             f"--expect ib: expected COUNTxRATE like 8x400, got '{wanted}'",
             subject="ib:expected",
         )
-    count, rate = int(found.group(1)), float(found.group(2) or 0)
+    count, rate = int(match.group(1)), float(match.group(2) or 0)
     have = [port for port in rails.ports if port.active and (port.rate_gbps or 0) >= rate]
     summary = f"{len(have)} of {wanted} expected ports active"
     if len(have) < count:

@@ -54,20 +54,20 @@ def gdr(
     elif not driver.loaded:
         yield Finding.skip("NVIDIA's kernel module is not loaded")
     else:
-        yield _gdr(rails, driver, machine, dict(versions_in_use(loaded, libraries, target)))
+        yield _judge_gdr(rails, driver, machine, dict(versions_in_use(loaded, libraries, target)))
 
 
-def _gdr(rails: Rails, driver: Driver, machine: Machine | None, nccl: Mapping[str, str]) -> Finding:
+def _judge_gdr(rails: Rails, driver: Driver, machine: Machine | None, nccl: Mapping[str, str]) -> Finding:
     modules = driver.modules or {}
     loaded = next((name for name in PEER_MODULES if name in modules), None)
     version = re.match(r"(\d{1,3})\.(\d{1,4})", (machine.kernel if machine else None) or "")
     kernel = (int(version.group(1)), int(version.group(2))) if version else None
     dmabuf = driver.kind == "open" and kernel is not None and kernel >= _DMABUF_KERNEL
     if any(port.efa for port in rails.ports):
-        return _efa(rails, loaded, dmabuf, driver)
+        return _judge_efa(rails, loaded, dmabuf, driver)
     if loaded is not None:
         missed = loaded == "nvidia_peermem" and not _OLD_NAMES & set(driver.peer_memory)
-        blind = [one for one in nccl if missed and _misses_peermem(one, dmabuf)]
+        blind = [release for release in nccl if missed and _misses_peermem(release, dmabuf)]
         evidence = [module_line(loaded)]
         if blind:
             return _not_recognised(blind[0], nccl[blind[0]], evidence)
@@ -94,7 +94,7 @@ def _gdr(rails: Rails, driver: Driver, machine: Machine | None, nccl: Mapping[st
     return Finding.warn(summary, evidence=[module_version()], fix=fix)
 
 
-def _efa(rails: Rails, loaded: str | None, dmabuf: bool, driver: Driver) -> Finding:
+def _judge_efa(rails: Rails, loaded: str | None, dmabuf: bool, driver: Driver) -> Finding:
     """Amazon's adapters: their driver says itself whether it reaches GPU memory, by a module of its own."""
     ours = [port for port in rails.ports if port.efa]
     denied = [port for port in ours if port.gdr is False]
@@ -167,16 +167,16 @@ def roce(ib: Ib, rails: Rails, env: Env | None) -> Iterator[Finding]:
             "not-visible-here", f"{ib.source} shows no GID table (/sys/class/infiniband has it)"
         )
         return
-    told = [finding for port in ours for finding in _addresses(port, ib)]
+    findings = [finding for port in ours for finding in _judge_addresses(port, ib)]
     index = env.get("NCCL_IB_GID_INDEX") if env else None
-    told += (*_without_address(ours, ib), *_index(ours, index, ib))
-    told += _packets(ours)
-    yield from told
-    if not told:
+    findings += (*_without_address(ours, ib), *_judge_index(ours, index, ib))
+    findings += _judge_packets(ours)
+    yield from findings
+    if not findings:
         yield Finding.ok(f"{count_with_noun(len(ours), 'port')} with RoCE v2 addresses")
 
 
-def _addresses(port: IbPort, ib: Ib) -> Iterator[Finding]:
+def _judge_addresses(port: IbPort, ib: Ib) -> Iterator[Finding]:
     kinds = {gid.kind for gid in port.gids if gid.kind}
     fix = port_fix(
         "Give its network interface an IP address; the driver then creates the RoCE v2 entries.", (), "config"
@@ -206,9 +206,9 @@ def _is_routable(gid: Gid) -> bool:
     return not gid.gid.lower().startswith("fe80:")
 
 
-def _index(ports: list[IbPort], said: str | None, ib: Ib) -> Iterator[Finding]:
+def _judge_index(ports: list[IbPort], index: str | None, ib: Ib) -> Iterator[Finding]:
     """NCCL_IB_GID_INDEX names a row that must be there, and be of RoCE v2, on every rail."""
-    if said is None or not re.fullmatch(r"\d{1,3}", said):
+    if index is None or not re.fullmatch(r"\d{1,3}", index):
         return
     fix = Fix(
         "Unset NCCL_IB_GID_INDEX (NCCL >= 2.21 finds the entry), or set it to a RoCE v2 entry.",
@@ -217,16 +217,16 @@ def _index(ports: list[IbPort], said: str | None, ib: Ib) -> Iterator[Finding]:
         "the job",
     )
     for port in ports:
-        row = next((gid for gid in port.gids if gid.index == int(said)), None)
-        if row is None and port.gids and int(said) <= 15:
-            summary = f"NCCL_IB_GID_INDEX={said}, not in the GID table"
+        row = next((gid for gid in port.gids if gid.index == int(index)), None)
+        if row is None and port.gids and int(index) <= 15:
+            summary = f"NCCL_IB_GID_INDEX={index}, not in the GID table"
             yield Finding.fail(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)
         elif row is not None and row.kind not in (None, "RoCE v2"):
-            summary = f"NCCL_IB_GID_INDEX={said} is {row.kind}, not routable"
+            summary = f"NCCL_IB_GID_INDEX={index} is {row.kind}, not routable"
             yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)
 
 
-def _packets(ports: list[IbPort]) -> Iterator[Finding]:
+def _judge_packets(ports: list[IbPort]) -> Iterator[Finding]:
     """MTU of the interfaces: equal on all rails, and large enough for 4096 bytes of payload."""
     mtus = {
         port.name: net.mtu
@@ -235,9 +235,9 @@ def _packets(ports: list[IbPort]) -> Iterator[Finding]:
         if net.mtu and net.port in (None, port.number)
     }
     if len(set(mtus.values())) > 1:
-        told = ", ".join(f"{name} {mtu}" for name, mtu in mtus.items())
+        text = ", ".join(f"{name} {mtu}" for name, mtu in mtus.items())
         fix = port_fix("Set one MTU on all rails and on the switch.", (), "config")
-        yield Finding.warn(f"the rails have different MTUs: {told}", subject="ib:mtu", fix=fix)
+        yield Finding.warn(f"the rails have different MTUs: {text}", subject="ib:mtu", fix=fix)
     elif mtus:
         mtu = next(iter(mtus.values()))
         payload = max((size for size in _IB_MTUS if size + _ROCE_HEADERS <= mtu), default=0)

@@ -35,26 +35,26 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
     Threshold: Rates per lane in the ib table, and the peers; 20 Gb/s at least (four lanes of DDR).
     False positives: Ports that a site runs at a lower rate on purpose, all alike.
     """
-    known = [port for port in rails.ports if port.active and port.rate_gbps is not None]
-    if not known:
+    ports = [port for port in rails.ports if port.active and port.rate_gbps is not None]
+    if not ports:
         yield ib.nothing(rails, "no active port reports its rate")
         return
-    top = max(port.rate_gbps or 0 for port in known)
-    slow = [port for port in known if port.rate_gbps != top]
-    full = len(known) - len(slow)
+    top = max(port.rate_gbps or 0 for port in ports)
+    slow = [port for port in ports if port.rate_gbps != top]
+    full = len(ports) - len(slow)
     for port in slow:
-        yield _slow(port, top, full, len(slow), ib, rails.sure)
-    if not slow and known[0].infiniband and top <= _LOWEST_GBPS:
+        yield _slow_rail(port, top, full, len(slow), ib, rails.sure)
+    if not slow and ports[0].infiniband and top <= _LOWEST_GBPS:
         summary = (
-            f"{count_with_noun(len(known), 'port')} at {top:g} Gb/s, InfiniBand's fallback after "
+            f"{count_with_noun(len(ports), 'port')} at {top:g} Gb/s, InfiniBand's fallback after "
             "failed link training"
         )
-        yield Finding.warn(summary, evidence=ib.evidence(known[0]), fix=cable(known[0].hca, known[0].number))
+        yield Finding.warn(summary, evidence=ib.evidence(ports[0]), fix=cable(ports[0].hca, ports[0].number))
     elif not slow:
-        yield _uniform(known, top)
+        yield _equal_rates(ports, top)
 
 
-def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib, sure: bool) -> Finding:
+def _slow_rail(port: IbPort, top: float, full: int, slow: int, ib: Ib, sure: bool) -> Finding:
     summary = f"{port.rate_gbps:g} Gb/s, other rails {top:g} Gb/s"
     evidence = ib.evidence(port)
     if full in _SETS and slow < full / 2:
@@ -67,14 +67,14 @@ def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib, sure: bool) ->
     return build(summary, subject=port.subject, evidence=evidence, fix=fix).led_by(lead)
 
 
-def _uniform(known: list[IbPort], top: float) -> Finding:
+def _equal_rates(ports: list[IbPort], top: float) -> Finding:
     """Equal rates below what the adapter can do are what the switch or the contract gives: worth a note."""
-    card = adapter(known[0].model or "")
+    card = adapter(ports[0].model or "")
     if card and card.max_port_gbps and top < card.max_port_gbps:
         could = f"{card.name} supports {card.max_port_gbps}"
-        summary = f"{count_with_noun(len(known), 'port')} at {top:g} Gb/s; {could}"
+        summary = f"{count_with_noun(len(ports), 'port')} at {top:g} Gb/s; {could}"
         return Finding.info(summary).matters_as(f"What {card.name} supports: {card.source}.")
-    return Finding.ok(f"{count_with_noun(len(known), 'port')} at {top:g} Gb/s")
+    return Finding.ok(f"{count_with_noun(len(ports), 'port')} at {top:g} Gb/s")
 
 
 @check("ib.width", "RDMA link width", tags={"fast", "ib"}, explained_by=("ib.ports",), stage="preview")
@@ -89,15 +89,15 @@ def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
     Threshold: InfiniBand links run on 4 or 2 lanes (ib table).
     False positives: Split cables that give each port two lanes.
     """
-    known = [port for port in rails.ports if port.active and port.width]
-    if not known:
+    ports = [port for port in rails.ports if port.active and port.width]
+    if not ports:
         yield ib.nothing(rails, "no link width reported (/sys/class/infiniband has it)")
         return
-    lanes = {port.name: int((port.width or "0").rstrip("X")) for port in known}
+    lanes = {port.name: int((port.width or "0").rstrip("X")) for port in ports}
     most = max(lanes.values())
-    narrow = [port for port in known if lanes[port.name] < most]
+    narrow = [port for port in ports if lanes[port.name] < most]
     for port in narrow:
-        build = Finding.warn if len(narrow) * 2 >= len(known) else Finding.fail
+        build = Finding.warn if len(narrow) * 2 >= len(ports) else Finding.fail
         yield build(
             f"link width {port.width}, others {most}X",
             subject=port.subject,
@@ -105,11 +105,11 @@ def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
             fix=cable(port.hca, port.number),
         ).led_by(f"{port.hca} port {port.number} runs on {lanes[port.name]} of {most} lanes")
     if not narrow:
-        one = most == 1 and known[0].infiniband
-        summary = f"{count_with_noun(len(known), 'port')} at {most}X"
-        fix = cable(known[0].hca, known[0].number)
-        odd = Finding.warn(f"{summary}, InfiniBand uses 4 or 2 lanes", fix=fix)
-        yield odd if one else Finding.ok(summary)
+        single_lane = most == 1 and ports[0].infiniband
+        summary = f"{count_with_noun(len(ports), 'port')} at {most}X"
+        fix = cable(ports[0].hca, ports[0].number)
+        warning = Finding.warn(f"{summary}, InfiniBand uses 4 or 2 lanes", fix=fix)
+        yield warning if single_lane else Finding.ok(summary)
 
 
 @check(
@@ -141,8 +141,8 @@ def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Findin
         )
         return
     for port in counting:
-        yield from _growing(port, growth, ib) if growth else ()
-        yield from _totals(port, growth.uptime_seconds if growth else None, ib)
+        yield from _judge_growth(port, growth, ib) if growth else ()
+        yield from _judge_totals(port, growth.uptime_seconds if growth else None, ib)
     if growth is None:
         yield Finding.unknown(
             "not-visible-here", "growth unknown: only totals were read", subject="ib:growth"
@@ -154,58 +154,58 @@ def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Findin
         )
 
 
-def _growing(port: IbPort, growth: RdmaGrowth, ib: Ib) -> Iterator[Finding]:
+def _judge_growth(port: IbPort, growth: RdmaGrowth, ib: Ib) -> Iterator[Finding]:
     """Counters that rise now, beyond what each may."""
-    for name, grown in growth.growth.items():
+    for name, rise in growth.growth.items():
         where, _, short = name.rpartition("/")
         row = counter(short)
-        if where != port.name or not grown or row is None or row.limit is None:
+        if where != port.name or not rise or row is None or row.limit is None:
             continue
-        summary = f"{short} rose by {grown} in {growth.seconds:g} s: {row.meaning}"
+        summary = f"{short} rose by {rise} in {growth.seconds:g} s: {row.meaning}"
         subject = f"{port.subject}/{short}"
-        told = [reading("rdma-growth", f'growth["{name}"]'), *port.counted(ib.source, short)]
+        evidence = [reading("rdma-growth", f'growth["{name}"]'), *port.counted(ib.source, short)]
         fix = cable(port.hca, port.number)
         fix = replace(fix, text=f"{fix.text} Suspect: {row.suspect}.")
         if row.limit_unit == "growth":
-            yield Finding.fail(summary, subject=subject, evidence=told, fix=fix)
-        elif grown / growth.seconds > _per_second(row, port):
-            yield Finding.warn(summary, subject=subject, evidence=told, fix=fix)
+            yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+        elif rise / growth.seconds > _per_second(row, port):
+            yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
 
 
 def _per_second(row: Counter, port: IbPort) -> float:
     """The rate a counter may have. PAM4 lanes make raw symbol errors that are corrected: never too many."""
     if row.counter == "symbol_error":
-        return float("inf") if _pam4(port) else float(_SYMBOLS_PER_SECOND)
+        return float("inf") if _is_pam4(port) else float(_SYMBOLS_PER_SECOND)
     return (row.limit or 0.0) / {"per_minute": 60.0, "per_hour": 3600.0}.get(row.limit_unit, 1.0)
 
 
-def _totals(port: IbPort, uptime_seconds: float | None, ib: Ib) -> Iterator[Finding]:
+def _judge_totals(port: IbPort, uptime_seconds: float | None, ib: Ib) -> Iterator[Finding]:
     """What was counted since the driver was loaded: history, unless symbol errors came too fast all along."""
     row = counter("symbol_error")
     symbols = port.counters.get("symbol_error", 0)
     hours = (uptime_seconds or 0.0) / 3600
-    if row and row.limit and hours >= 1 and symbols / hours > row.limit and not _pam4(port):
+    if row and row.limit and hours >= 1 and symbols / hours > row.limit and not _is_pam4(port):
         summary = f"{count_with_noun(symbols, 'symbol error')} in {hours:.0f} h, limit {row.limit:g} per hour"
-        said = port.counted(ib.source, "symbol_error")
+        evidence = port.counted(ib.source, "symbol_error")
         fix = cable(port.hca, port.number)
         fix = replace(fix, text=f"{fix.text} Suspect: {row.suspect}.")
-        yield Finding.warn(summary, subject=f"{port.subject}/symbol_error", evidence=said, fix=fix)
+        yield Finding.warn(summary, subject=f"{port.subject}/symbol_error", evidence=evidence, fix=fix)
     rows = ((name, value, counter(name)) for name, value in port.counters.items())
-    many = {name: value for name, value, row in rows if row and _noteworthy(row, value)}
+    many = {name: value for name, value, row in rows if row and _is_noteworthy(row, value)}
     if many:
-        told = ", ".join(f"{name} {value}" for name, value in many.items())
-        said = port.counted(ib.source, *many)
-        yield Finding.info(f"since driver load: {told}", subject=port.subject, evidence=said)
+        counts = ", ".join(f"{name} {value}" for name, value in many.items())
+        evidence = port.counted(ib.source, *many)
+        yield Finding.info(f"since driver load: {counts}", subject=port.subject, evidence=evidence)
 
 
-def _noteworthy(row: Counter, value: int) -> bool:
+def _is_noteworthy(row: Counter, value: int) -> bool:
     never = row.counter in ("port_xmit_wait", "symbol_error")
     return not never and row.ibqueryerrors is not None and value >= row.ibqueryerrors
 
 
-def _pam4(port: IbPort) -> bool:
+def _is_pam4(port: IbPort) -> bool:
     """Whether the lanes signal in four levels; from 50 Gbit/s a lane they do, whatever the name says."""
-    known = generation(port.generation or "")
+    row = generation(port.generation or "")
     lanes = int((port.width or "4X").rstrip("X") or 4)
     fast = port.rate_gbps is not None and port.rate_gbps / max(lanes, 1) >= 50
-    return fast or bool(known and known.pam4 and port.infiniband)
+    return fast or bool(row and row.pam4 and port.infiniband)

@@ -32,13 +32,13 @@ def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
         yield Finding.skip("no InfiniBand rail has a link" if ib.ports else ib.absent)
         return
     waiting = [port for port in linked if port.state == "INIT"]
-    lost = [port for port in linked if port.active and port.sm_lid == 0]
+    unmanaged = [port for port in linked if port.active and port.sm_lid == 0]
     for port in waiting:
         summary = "link up, not configured by any subnet manager"
         yield Finding.fail(summary, subject=port.subject, evidence=ib.evidence(port), fix=subnet_manager())
-    for port in lost:
+    for port in unmanaged:
         yield Finding.warn("active, but no subnet manager known", subject=port.subject, fix=subnet_manager())
-    if not waiting and not lost:
+    if not waiting and not unmanaged:
         lids = sorted({port.sm_lid for port in linked if port.sm_lid})
         yield Finding.ok(
             f"{count_with_noun(len(linked), 'port')}, subnet manager at LID {comma_list(lids) or 'unknown'}"
@@ -68,7 +68,7 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
             yield Finding.ok(f"{model}: {counts}", subject=subject)
             continue
         evidence = [quote for port in different for quote in port.firmware_said(ib.source)]
-        versions_text = _versions(different, len(ports) - len(different), usual)
+        versions_text = _differing_versions(different, len(ports) - len(different), usual)
         if len({version.rpartition(".")[0] for version in versions}) == 1:
             yield Finding.info(f"{model}: {versions_text}", subject=subject, evidence=evidence)
             continue
@@ -83,7 +83,7 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
         yield finding.led_by(versions_text)
 
 
-def _versions(different: Sequence[IbPort], others: int, usual: str) -> str:
+def _differing_versions(different: Sequence[IbPort], others: int, usual: str) -> str:
     """Which adapters differ from the others: `mlx5_4 firmware 28.39.1002, 7 others 28.43.2026`."""
     adapters: dict[str, list[str]] = {}
     for port in different:

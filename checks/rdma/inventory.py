@@ -56,10 +56,10 @@ def inventory(
     findings += _slow_switches(pci, nics)
     yield from findings
     if not any(finding.severity.is_problem for finding in findings):
-        yield Finding.ok(_counts(nics, rdma))
+        yield Finding.ok(_device_counts(nics, rdma))
 
 
-def _counts(nics: Sequence[PciDevice], rdma: Rdma | None) -> str:
+def _device_counts(nics: Sequence[PciDevice], rdma: Rdma | None) -> str:
     devices = f", {count_with_noun(len(rdma.hcas), 'RDMA device')}" if rdma else ""
     netdevs = sum(bool(hca.netdevs) for hca in rdma.hcas) if rdma else 0
     return f"{count_with_noun(len(nics), 'NIC function')} on the PCI bus{devices}" + (
@@ -73,8 +73,8 @@ def beside(pci: Pci, nics: Sequence[PciDevice]) -> dict[str, tuple[PciDevice, ..
     Empty where no GPU shares a switch with an adapter: then places say nothing (virtual machines, boards
     without switches).
     """
-    found = {gpu.address: tuple(nic for nic in nics if gpu.shares_switch(nic)) for gpu in pci.gpus}
-    return found if any(found.values()) else {}
+    by_gpu = {gpu.address: tuple(nic for nic in nics if gpu.shares_switch(nic)) for gpu in pci.gpus}
+    return by_gpu if any(by_gpu.values()) else {}
 
 
 def _missing_rails(
@@ -83,31 +83,31 @@ def _missing_rails(
     """A GPU that has fewer adapters under its switch than nearly all others, else too few for the board."""
     if pci.incomplete or (board is not None and board.virtual):
         return  # a device that cannot be read may be the adapter; what a guest was given is its host's choice
-    counts = {address: len(found) for address, found in near.items()}
+    counts = {address: len(adapters) for address, adapters in near.items()}
     usual, often = Counter(counts.values()).most_common(1)[0] if counts else (0, 0)
     poor = [address for address, count in counts.items() if count < usual]
     if poor and often > 2 and len(poor) * _ODD_PART <= len(counts):
-        said = [reading("pci", f'links["{DEVICES}/{address}"]') for address in poor]
-        said += [
+        evidence = [reading("pci", f'links["{DEVICES}/{address}"]') for address in poor]
+        evidence += [
             reading("pci", f'links["{DEVICES}/{nic.address}"]')
-            for found in near.values()
-            for nic in found[:1]
+            for adapters in near.values()
+            for nic in adapters[:1]
         ][:3]
         who, few = ", ".join(poor), counts[poor[0]]
         summary = (
             f"GPU {who}: {count_with_noun(few, 'NIC')} under its PCIe switch, "
             f"{count_with_noun(often, 'GPU')} with {usual}"
         )
-        yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost_adapters())
+        yield Finding.warn(summary, subject="nic:rails", evidence=evidence, fix=_lost_adapters())
         return
     row = rails_of(board.model) if board and board.model else ()
-    whole = board is not None and board.known_platform is not None
-    if poor or not row or not whole or board is None or board.virtual is not False:
+    has_platform = board is not None and board.known_platform is not None
+    if poor or not row or not has_platform or board is None or board.virtual is not False:
         return
     platform = board.known_platform
     if platform is None or (board.on_bus or 0) != platform.gpus:
         return
-    rails = {nic.address for found in near.values() for nic in found} if near else set()
+    rails = {nic.address for adapters in near.values() for nic in adapters} if near else set()
     kinds = Counter(nic.pci_id for nic in nics if not rails or nic.address in rails)
     kind, count = kinds.most_common(1)[0]
     wanted = min(one.compute_ports for one in row)
@@ -115,12 +115,12 @@ def _missing_rails(
     # adapters of the same kind, only one less than all is a loss.
     least = wanted * 3 // 4 if rails else wanted - 1
     if least <= count < wanted:
-        said = [one for nic in nics if nic.pci_id == kind for one in device_evidence(nic, "device")]
+        evidence = [one for nic in nics if nic.pci_id == kind for one in device_evidence(nic, "device")]
         summary = (
             f"{count_with_noun(count, 'NIC')} ({kind}) for {platform.gpus} GPUs, {row[0].platform} "
             f"has {wanted}"
         )
-        yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost_adapters())
+        yield Finding.warn(summary, subject="nic:rails", evidence=evidence, fix=_lost_adapters())
 
 
 def _lost_adapters() -> Fix:
@@ -134,7 +134,7 @@ def _lost_adapters() -> Fix:
     )
 
 
-def _slot(address: str) -> str:
+def _card_address(address: str) -> str:
     """The card: all its functions have one place."""
     return address.rpartition(".")[0]
 
@@ -144,14 +144,14 @@ def _without_rdma(nics: Sequence[PciDevice], rdma: Rdma) -> Iterator[Finding]:
 
     Two ports of one card may be bonded into one RDMA device, so a card counts once.
     """
-    served = {_slot(hca.pci_address) for hca in rdma.hcas if hca.pci_address}
+    served = {_card_address(hca.pci_address) for hca in rdma.hcas if hca.pci_address}
     for nic in nics:
-        peers = [other for other in nics if other.pci_id == nic.pci_id and other is not nic]
-        having = sum(_slot(other.address) in served for other in peers)
-        if _slot(nic.address) in served or having < 2 or having * 2 <= len(peers):
+        peers = [peer for peer in nics if peer.pci_id == nic.pci_id and peer is not nic]
+        having = sum(_card_address(peer.address) in served for peer in peers)
+        if _card_address(nic.address) in served or having < 2 or having * 2 <= len(peers):
             continue
         bound = f"driver {nic.driver}" if nic.driver else "no kernel driver bound"
-        said = device_evidence(nic, "device", "driver")
+        evidence = device_evidence(nic, "device", "driver")
         fix = Fix(
             "Check the kernel log for the reason why it has no RDMA device; load mlx5_ib.",
             (look("rdma link"), look("sudo dmesg | grep {}", nic.address)),
@@ -163,7 +163,7 @@ def _without_rdma(nics: Sequence[PciDevice], rdma: Rdma) -> Iterator[Finding]:
             f"no RDMA device ({bound}); {count_with_noun(having, 'peer')} "
             f"{singular_or_plural(having, 'has', 'have')} one"
         )
-        yield Finding.warn(summary, subject=f"pci:{nic.address}", evidence=said, fix=fix)
+        yield Finding.warn(summary, subject=f"pci:{nic.address}", evidence=evidence, fix=fix)
 
 
 def _other_link(
@@ -173,7 +173,7 @@ def _other_link(
 
     Only among adapters of which each GPU has its own: an adapter of the same kind may serve storage.
     """
-    places = {nic.address for found in near.values() for nic in found}
+    places = {nic.address for adapters in near.values() for nic in adapters}
     gpus = (board.on_bus or board.shown) if board else 0
     rails = [
         hca
@@ -185,9 +185,9 @@ def _other_link(
         if not gpus or len(like) != gpus:
             continue
         link: tuple[Attribute[Hca], ...] = (Attribute("link type", "identity", _link_layer),)
-        for odd in odd_ones(like, link):
-            hca = odd.device
-            said = [
+        for diff in odd_ones(like, link):
+            hca = diff.device
+            evidence = [
                 file_reading("rdma", f"{CLASS}/{hca.name}/ports/{port.number}/link_layer")
                 for port in hca.ports
             ]
@@ -198,8 +198,10 @@ def _other_link(
                 "traffic on this NIC",
                 "nodedoctor nic.inventory",
             )
-            summary = f"{hca.name}: link type {odd.value}, {count_with_noun(odd.peers, 'peer')}: {odd.usual}"
-            yield Finding.warn(summary, subject=f"hca:{hca.name}", evidence=said, fix=fix)
+            summary = (
+                f"{hca.name}: link type {diff.value}, {count_with_noun(diff.peers, 'peer')}: {diff.usual}"
+            )
+            yield Finding.warn(summary, subject=f"hca:{hca.name}", evidence=evidence, fix=fix)
 
 
 def _link_layer(hca: Hca) -> object:
@@ -207,25 +209,25 @@ def _link_layer(hca: Hca) -> object:
     return layers.pop() if len(layers) == 1 else None
 
 
-def _speed(device: PciDevice) -> object:
+def _link_speed(device: PciDevice) -> object:
     return device.link.speed_gts if device.link else None
 
 
-_FASTER: tuple[Attribute[PciDevice], ...] = (Attribute("PCIe speed", "capability", _speed),)
+_FASTER: tuple[Attribute[PciDevice], ...] = (Attribute("PCIe speed", "capability", _link_speed),)
 
 
 def _slow_links(nics: Sequence[PciDevice]) -> Iterator[Finding]:
     """Adapters whose link is slower than what it can be and than the links of most of their kind."""
     for kind in dict.fromkeys(nic.pci_id for nic in nics):
         like = [nic for nic in nics if nic.pci_id == kind]
-        for odd in odd_ones(like, _FASTER):
-            link = odd.device.link
+        for diff in odd_ones(like, _FASTER):
+            link = diff.device.link
             able = link is not None and (link.max_speed_gts or 0) > (link.speed_gts or 0)
-            if able and _less(odd.value, odd.usual):
-                yield _slow(odd.device, odd.value, odd.usual, odd.peers, "adapters")
+            if able and _is_less(diff.value, diff.usual):
+                yield _slow_link(diff.device, diff.value, diff.usual, diff.peers, "adapters")
 
 
-def _less(value: object, usual: object) -> bool:
+def _is_less(value: object, usual: object) -> bool:
     return isinstance(value, (int, float)) and isinstance(usual, (int, float)) and value < usual
 
 
@@ -240,33 +242,33 @@ def _slow_switches(pci: Pci, nics: Sequence[PciDevice]) -> Iterator[Finding]:
     ports = [port for place in places if (port := pci.at(place)) is not None and port.link]
     for kind in dict.fromkeys(port.pci_id for port in ports):
         like = [port for port in ports if port.pci_id == kind]
-        for odd in odd_ones(like, _FASTER):
-            if _less(odd.value, odd.usual) and odd.peers > 2:
-                yield _slow(odd.device, odd.value, odd.usual, odd.peers, "PCIe switches")
-        lanes: tuple[Attribute[PciDevice], ...] = (Attribute("PCIe width", "capability", _width),)
-        for odd in odd_ones(like, lanes):
-            if _less(odd.value, odd.usual) and odd.peers > 2:
-                port = odd.device
-                said = device_evidence(port, "current_link_width", "max_link_width")
+        for diff in odd_ones(like, _FASTER):
+            if _is_less(diff.value, diff.usual) and diff.peers > 2:
+                yield _slow_link(diff.device, diff.value, diff.usual, diff.peers, "PCIe switches")
+        lanes: tuple[Attribute[PciDevice], ...] = (Attribute("PCIe width", "capability", _link_width),)
+        for diff in odd_ones(like, lanes):
+            if _is_less(diff.value, diff.usual) and diff.peers > 2:
+                port = diff.device
+                evidence = device_evidence(port, "current_link_width", "max_link_width")
                 summary = (
-                    f"PCIe switch uplink x{odd.value}, {count_with_noun(odd.peers, 'peer')}: x{odd.usual}"
+                    f"PCIe switch uplink x{diff.value}, {count_with_noun(diff.peers, 'peer')}: x{diff.usual}"
                 )
                 yield Finding.warn(
-                    summary, subject=f"pci:{port.address}/width", evidence=said, fix=_reseat(port)
+                    summary, subject=f"pci:{port.address}/width", evidence=evidence, fix=_reseat_fix(port)
                 )
 
 
-def _width(device: PciDevice) -> object:
+def _link_width(device: PciDevice) -> object:
     return device.link.width if device.link else None
 
 
-def _slow(device: PciDevice, value: object, usual: object, peers: int, what: str) -> Finding:
-    said = device_evidence(device, "current_link_speed", "max_link_speed")
+def _slow_link(device: PciDevice, value: object, usual: object, peers: int, what: str) -> Finding:
+    evidence = device_evidence(device, "current_link_speed", "max_link_speed")
     summary = f"PCIe link at {value:g} GT/s, {count_with_noun(peers, 'peer')} at {usual:g} GT/s"
-    return Finding.warn(summary, subject=f"pci:{device.address}", evidence=said, fix=_reseat(device))
+    return Finding.warn(summary, subject=f"pci:{device.address}", evidence=evidence, fix=_reseat_fix(device))
 
 
-def _reseat(device: PciDevice) -> Fix:
+def _reseat_fix(device: PciDevice) -> Fix:
     return Fix(
         "Reboot; if the link is still slow, reseat card, riser or cable, and check the slot's BIOS setting.",
         (

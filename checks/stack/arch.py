@@ -48,7 +48,7 @@ def torch_arch(
     """
     names = [(gpu.name or f"GPU {gpu.index}", gpu.compute_capability) for gpu in gpus.gpus] if gpus else []
     models = names or [(name, None) for name in target.gpu_names]
-    archs, source = _archs(target, torch, imported)
+    archs, source = _built_archs(target, torch, imported)
     if not models and nothing_here(pci, driver):
         yield Finding.skip(NONE_HERE)
     elif not models:
@@ -66,7 +66,9 @@ def torch_arch(
             yield replace(_judge_arch(target, torch, name, capability, archs, source), subject=subject)
 
 
-def _archs(target: TargetPython, torch: Torch, imported: ImportedTorch | None) -> tuple[tuple[str, ...], str]:
+def _built_archs(
+    target: TargetPython, torch: Torch, imported: ImportedTorch | None
+) -> tuple[tuple[str, ...], str]:
     """sm_90, compute_90 ... and who says so: torch, its library, or the table of official wheels."""
     if imported is not None and imported.archs:
         return imported.archs, "torch.cuda.get_arch_list()"
@@ -80,29 +82,29 @@ def _judge_arch(
     target: TargetPython, torch: Torch, name: str, capability: str | None, archs: tuple[str, ...], source: str
 ) -> Finding:
     model = gpu_model(name)
-    gpu = _capability(capability or "") or (model.compute_capability if model else None)
+    gpu = _parse_capability(capability or "") or (model.compute_capability if model else None)
     live = target.source == LIVE and source == "libtorch_python.so"
     evidence = [reading(LIVE, "torch.archs")] if live else torch_said(target, "version")
     if gpu is None:
         return Finding.unknown("not-visible-here", f"compute capability of {name} unknown")
     what = f"{name} is sm_{gpu[0]}{gpu[1]}, torch {torch.version} is compiled for {' '.join(archs)}"
-    by = next((arch for arch in archs if _runs(arch, gpu)), None)
+    by = next((arch for arch in archs if _runs_on(arch, gpu)), None)
     if by is not None and by.startswith("sm_"):
         return Finding.ok(f"{name} (sm_{gpu[0]}{gpu[1]}) runs torch's code for {by}", evidence=evidence)
     fix = _arch_fix(target, torch, gpu)
-    newest = max((_arch(arch)[0] for arch in archs), default=(0, 0))
+    newest = max((_parse_arch(arch)[0] for arch in archs), default=(0, 0))
     if by is not None or (gpu > newest and numbers(torch.version) >= WITH_PTX):
         note = f"{what}: only PTX runs, compiled at first start"
         return Finding.warn(note, evidence=evidence, fix=fix)
     return Finding.fail(what, evidence=evidence, fix=fix)
 
 
-def _runs(arch: str, gpu: tuple[int, int]) -> bool:
+def _runs_on(arch: str, gpu: tuple[int, int]) -> bool:
     """Code runs on its own compute capability and later minors, PTX on any later one, sm_90a nowhere else.
 
     CUDA C++ Programming Guide: Binary Compatibility, PTX Compatibility, Feature Set Compiler Targets.
     """
-    built, suffix = _arch(arch)
+    built, suffix = _parse_arch(arch)
     if suffix == "a":
         return gpu == built
     if arch.startswith("compute_") and suffix == "":
@@ -110,13 +112,13 @@ def _runs(arch: str, gpu: tuple[int, int]) -> bool:
     return gpu[0] == built[0] and gpu[1] >= built[1]
 
 
-def _arch(arch: str) -> tuple[tuple[int, int], str]:
+def _parse_arch(arch: str) -> tuple[tuple[int, int], str]:
     """sm_100a as ((10, 0), "a")."""
-    found = re.fullmatch(r"(?:sm|compute)_(\d+)(\d)([af]?)", arch)
-    return ((int(found.group(1)), int(found.group(2))), found.group(3)) if found else ((0, 0), "")
+    match = re.fullmatch(r"(?:sm|compute)_(\d+)(\d)([af]?)", arch)
+    return ((int(match.group(1)), int(match.group(2))), match.group(3)) if match else ((0, 0), "")
 
 
-def _capability(text: str) -> tuple[int, int] | None:
+def _parse_capability(text: str) -> tuple[int, int] | None:
     parts = numbers(text)
     return (parts[0], parts[1]) if len(parts) == 2 else None
 
@@ -148,4 +150,4 @@ def _build_for_old_gpus(torch: Torch) -> tuple[str, str]:
 
 def _newest_wheel(machine: str, gpu: tuple[int, int]) -> TorchWheel | None:
     fitting = (wheel for wheel in reversed(wheels()) if wheel.machine == machine)
-    return next((w for w in fitting if any(_runs(f"sm_{a}{b}", gpu) for a, b in w.archs)), None)
+    return next((w for w in fitting if any(_runs_on(f"sm_{a}{b}", gpu) for a, b in w.archs)), None)

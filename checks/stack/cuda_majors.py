@@ -41,20 +41,20 @@ def cuda_mixed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
         package for package in target.packages if package.name == "cupy" or _CUPY.fullmatch(package.name)
     ]
     strangers = {package: major for package, major in majors.items() if own and major != own[0]}
-    found = []
+    findings = []
     if len({package.name for package in cupys}) > 1:
-        found.append(_two_cupys(target, cupys))
+        findings.append(_two_cupys(target, cupys))
     else:
-        found += [_cupy(target, torch, package) for package in cupys if package in strangers]
+        findings += [_judge_cupy(target, torch, package) for package in cupys if package in strangers]
     for major in sorted(set(strangers.values())):
         packages = [package for package in majors if majors[package] == major and package not in cupys]
-        found += [_leftovers(target, torch, major, packages, majors)] if packages else []
+        findings += [_judge_leftovers(target, torch, major, packages, majors)] if packages else []
     if not own and len(set(majors.values())) > 1:
-        found.append(_undecided(target, majors))
-    yield from found or [_fine(target, torch, majors)]
+        findings.append(_several_majors(target, majors))
+    yield from findings or [_same_major(target, torch, majors)]
 
 
-def _fine(target: TargetPython, torch: Torch, majors: dict[Package, int]) -> Finding:
+def _same_major(target: TargetPython, torch: Torch, majors: dict[Package, int]) -> Finding:
     if majors:
         return Finding.ok(
             f"{count_with_noun(len(majors), 'package')} with a CUDA version, all for CUDA "
@@ -69,29 +69,29 @@ def _fine(target: TargetPython, torch: Torch, majors: dict[Package, int]) -> Fin
 
 def cuda_major(package: Package) -> int | None:
     """The CUDA major a package is built for; None when its name does not say."""
-    found = _SUFFIX.fullmatch(package.name) or _CUPY.fullmatch(package.name)
-    if found:
-        return int(found.group(1))
+    match = _SUFFIX.fullmatch(package.name) or _CUPY.fullmatch(package.name)
+    if match:
+        return int(match.group(1))
     return numbers(package.version)[0] if package.name in _UNSUFFIXED and numbers(package.version) else None
 
 
-def _leftovers(
+def _judge_leftovers(
     target: TargetPython, torch: Torch, major: int, packages: list[Package], majors: dict[Package, int]
 ) -> Finding:
     """Wheels for another CUDA: an upgrade of torch leaves them behind, because pip removes no dependency."""
     own = numbers(torch.cuda or "")[0]
-    stems = {_stem(package) for package in packages} & set(SHARED)
-    rivals = [package for package in majors if majors[package] == own and _stem(package) in stems]
+    stems = {_library_stem(package) for package in packages} & set(SHARED)
+    rivals = [package for package in majors if majors[package] == own and _library_stem(package) in stems]
     wanting = sorted({name for package in packages for name in _wanted_by(target, package)})
     names = first_few(packages, 2)
     do = singular_or_plural(len(packages), "does", "do")
     what = f"{names} {do} not fit torch {torch.version} (CUDA {torch.cuda})"
     lead = f"{comma_list([package.name for package in packages], 2)} {do} not fit torch {torch.version}"
-    evidence = [*package_said(target, *packages), *_requiring(target, packages)]
+    evidence = [*package_said(target, *packages), *_requiring_evidence(target, packages)]
     commands = [target.uninstall(*(package.name for package in packages + rivals))]
     text = f"Uninstall {comma_list(package.name for package in packages + rivals)}"
     if rivals:
-        commands.append(target.install(*(_right(target, torch, rival) for rival in rivals)))
+        commands.append(target.install(*(_required_version(target, torch, rival) for rival in rivals)))
         text += f", then reinstall {comma_list(rival.name for rival in rivals)}:"
         text += f" the packages for CUDA {major} have files of the same names and may have overwritten them"
     text += f". Required by {comma_list(wanting)}." if wanting else "."
@@ -99,19 +99,19 @@ def _leftovers(
     return Finding.warn(what, subject=f"cuda:{major}", evidence=evidence, fix=fix).led_by(lead)
 
 
-def _right(target: TargetPython, torch: Torch, rival: Package) -> str:
+def _required_version(target: TargetPython, torch: Torch, rival: Package) -> str:
     """The version torch requires, which need not be the one that is installed."""
-    pin = torch_pin(target, torch, _stem(rival))
+    pin = torch_pin(target, torch, _library_stem(rival))
     return str(pin.wanted) if pin and pin.wanted.name == rival.name else f"{rival.name}=={rival.version}"
 
 
-def _stem(package: Package) -> str:
+def _library_stem(package: Package) -> str:
     """The library a wheel of NVIDIA's brings: nccl of nvidia-nccl-cu12."""
     return re.sub(r"^nvidia-|-cu\d+$", "", package.name)
 
 
-def _cupy(target: TargetPython, torch: Torch, package: Package) -> Finding:
-    evidence = _requiring(target, [package])
+def _judge_cupy(target: TargetPython, torch: Torch, package: Package) -> Finding:
+    evidence = _requiring_evidence(target, [package])
     own = f"cupy-cuda{numbers(torch.cuda or '')[0]}x"
     fix = Fix(
         f"Replace it by {own}.", (target.uninstall(package.name), target.install(own)), "config", DISTURBS
@@ -122,23 +122,23 @@ def _cupy(target: TargetPython, torch: Torch, package: Package) -> Finding:
 
 def _wanted_by(target: TargetPython, package: Package) -> list[str]:
     return [
-        other.name
-        for other in target.packages
-        if other.requires and any(wanted.name == package.name for wanted in target.wanted(other.name))
+        dependent.name
+        for dependent in target.packages
+        if dependent.requires and any(wanted.name == package.name for wanted in target.wanted(dependent.name))
     ]
 
 
-def _requiring(target: TargetPython, packages: list[Package]) -> list[Evidence]:
+def _requiring_evidence(target: TargetPython, packages: list[Package]) -> list[Evidence]:
     """The lines by which others require these packages."""
     return [
-        required_said(target, other, package.name)
+        required_said(target, dependent, package.name)
         for package in packages
         for name in _wanted_by(target, package)
-        if (other := target.package(name)) is not None
+        if (dependent := target.package(name)) is not None
     ]
 
 
-def _undecided(target: TargetPython, majors: dict[Package, int]) -> Finding:
+def _several_majors(target: TargetPython, majors: dict[Package, int]) -> Finding:
     kinds = ", ".join(f"CUDA {major}" for major in sorted(set(majors.values())))
     evidence = package_said(target, *majors)
     text = "Keep those for torch's CUDA version and remove the others."

@@ -72,7 +72,7 @@ def torch_driver(
         yield Finding.unknown("not-visible-here", f"{missing} not visible", subject="package:torch")
     else:
         reported = (gpus and gpus.cuda_version) or ""
-        yield _judge_driver(target, torch, version, reported, _compat(libraries, version, gpus))
+        yield _judge_driver(target, torch, version, reported, _compat_note(libraries, version, gpus))
         yield from _said_by_torch(target, imported)
 
 
@@ -91,7 +91,7 @@ def _no_gpu_told(target: TargetPython) -> Finding:
 
 def _no_torch(target: TargetPython, expect: Expect) -> Finding:
     summary = f"no torch in {target.label} ({target.why})"
-    elsewhere = next((other for other in target.others if other.torch), None)
+    elsewhere = next((python for python in target.others if python.torch), None)
     if not target.explicit and expect.get("torch") is None:
         hint = f"; {elsewhere.path} has torch {elsewhere.torch} (use --python)" if elsewhere else ""
         return Finding.skip(summary + hint)
@@ -104,12 +104,12 @@ def _no_torch(target: TargetPython, expect: Expect) -> Finding:
 def _without_cuda(target: TargetPython, torch: Torch, driver: str) -> Finding:
     kind = f"built for ROCm {torch.hip}" if torch.hip else "a CPU-only build"
     build = _build_for(torch, cuda.driver_version(driver))
-    there = f": {build.torch} is there for CUDA {_dotted(build.cuda)}" if build else ""
+    there = f": {build.torch} is there for CUDA {_dotted_version(build.cuda)}" if build else ""
     return Finding.fail(
         f"torch {torch.version} is {kind}, but this node has NVIDIA GPUs",
         subject="package:torch",
         evidence=torch_said(target, "version", "cuda"),
-        fix=Fix(f"Install a build with CUDA{there}.", _install(target, build), "config", DISTURBS),
+        fix=Fix(f"Install a build with CUDA{there}.", _install_steps(target, build), "config", DISTURBS),
     )
 
 
@@ -121,7 +121,7 @@ def _build_for(torch: Torch, driver: cuda.Driver | None) -> TorchVariant | None:
     return max(fitting, key=lambda build: build.cuda, default=None)
 
 
-def _install(target: TargetPython, build: TorchVariant | None) -> tuple[Step, ...]:
+def _install_steps(target: TargetPython, build: TorchVariant | None) -> tuple[Step, ...]:
     """The local version makes installers replace another build of the same release."""
     if build is None:
         return ()
@@ -134,10 +134,10 @@ def _judge_driver(target: TargetPython, torch: Torch, driver: str, reported: str
     if needed is None or version is None:
         return Finding.unknown("unparsable", f"cannot compare CUDA {torch.cuda} with driver {driver}")
     newest = cuda.max_cuda_of_driver(version)
-    runs = reported if cuda.branch(version) is None and reported else _dotted(newest)
+    runs = reported if cuda.branch(version) is None and reported else _dotted_version(newest)
     what = f"torch {torch.version} needs CUDA {torch.cuda}, driver {driver} supports up to CUDA {runs}"
     evidence = torch_said(target, "version", "cuda")
-    fit = _fit(version, needed, reported)
+    fit = _judge_fit(version, needed, reported)
     if fit == "native":
         return Finding.ok(what, subject="package:torch", evidence=evidence)
     asks = cuda.min_driver_for_cuda(needed)
@@ -153,10 +153,10 @@ def _judge_driver(target: TargetPython, torch: Torch, driver: str, reported: str
     )
 
 
-def _fit(driver: cuda.Driver, needed: cuda.Cuda, reported: str) -> Fit:
+def _judge_fit(driver: cuda.Driver, needed: cuda.Cuda, reported: str) -> Fit:
     """How the build runs; what the tables do not know is judged by what the driver itself reports."""
-    told = cuda.cuda_version(reported)
-    newest = told if cuda.branch(driver) is None and told else cuda.max_cuda_of_driver(driver)
+    version = cuda.cuda_version(reported)
+    newest = version if cuda.branch(driver) is None and version else cuda.max_cuda_of_driver(driver)
     if newest is not None and newest >= needed:
         return "native"
     by_table = cuda.fit(driver, needed)
@@ -166,27 +166,31 @@ def _fit(driver: cuda.Driver, needed: cuda.Cuda, reported: str) -> Fit:
     return "minor" if by_table == "minor" or (by_table in ("native", "unknown") and same_major) else "none"
 
 
-def _compat(libraries: Libraries | None, driver: str, gpus: Gpus | None) -> str:
+def _compat_note(libraries: Libraries | None, driver: str, gpus: Gpus | None) -> str:
     """What to say of a forward-compatibility libcuda that would be loaded; "" for none that may be."""
-    found = libraries.winner("libcuda.so") if libraries else None
-    if found is None or found[1] is None or not numbers(found[1].version) > numbers(driver):
+    winner = libraries.winner("libcuda.so") if libraries else None
+    if winner is None or winner[1] is None or not numbers(winner[1].version) > numbers(driver):
         return ""
     models = [gpu_model(gpu.name or "") for gpu in gpus.gpus] if gpus else []
     if not all(model and model.datacentre for model in models):
         return ""  # error 804 on other boards
-    return f"{found[0].path} ({found[1].version}) is NVIDIA's forward-compatibility library for it"
+    return f"{winner[0].path} ({winner[1].version}) is NVIDIA's forward-compatibility library for it"
 
 
 def _fit_fix(target: TargetPython, torch: Torch, driver: cuda.Driver) -> Fix:
     needed = cuda.cuda_version(torch.cuda or "") or (0, 0)
     asks, build = cuda.min_driver_for_cuda(needed), _build_for(torch, driver)
     newer = f"Update the driver to {cuda.driver_text(asks.minor)} or newer" if asks else "Update the driver"
-    other = f"the same torch built with CUDA {_dotted(build.cuda)}" if build else "a torch for an older CUDA"
-    text = f"{newer}, or install {other}."
+    choice = (
+        f"the same torch built with CUDA {_dotted_version(build.cuda)}"
+        if build
+        else "a torch for an older CUDA"
+    )
+    text = f"{newer}, or install {choice}."
     if cuda.fit(driver, needed) == "forward-only":
         text += " On data-centre GPUs NVIDIA's cuda-compat package also works."
     verify = "nodedoctor stack.torch-driver"
-    return Fix(text, _install(target, build), "config", DISTURBS, verify, FORWARD_DOCS)
+    return Fix(text, _install_steps(target, build), "config", DISTURBS, verify, FORWARD_DOCS)
 
 
 def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iterator[Finding]:
@@ -211,5 +215,5 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
         ).explained_by(*_ROOTS)
 
 
-def _dotted(version: cuda.Cuda | None) -> str:
+def _dotted_version(version: cuda.Cuda | None) -> str:
     return f"{version[0]}.{version[1]}" if version else "?"

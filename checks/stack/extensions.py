@@ -47,7 +47,7 @@ def flash_attn(target: TargetPython, torch: Torch) -> Iterator[Finding]:
         summary = f"{package}: build target unknown (compiled at installation)"
         yield Finding.info(summary, subject=subject, evidence=evidence)
         return
-    wrong = list(_wrong(built, torch))
+    wrong = list(_wrong_versions(built, torch))
     if not wrong:
         yield Finding.ok(f"{package} is built for this torch", subject=subject, evidence=evidence)
         return
@@ -63,7 +63,7 @@ def flash_attn(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
 
 
-def _wrong(built: Build, torch: Torch) -> Iterator[str]:
+def _wrong_versions(built: Build, torch: Torch) -> Iterator[str]:
     minor = ".".join(torch.version.split(".")[:2])
     if built.torch and built.torch != minor:
         yield f"torch {built.torch}, installed is {torch.version}"
@@ -96,9 +96,9 @@ def transformer_engine(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     evidence = package_said(target, *packages)
     subject = "package:transformer-engine"
     versions = {package.version.partition("+")[0] for package in packages}
-    cores = [package for package in packages if _core(package)]
+    cores = [package for package in packages if _core_major(package)]
     own = numbers(torch.cuda or "")[:1]
-    strangers = [core for core in cores if own and _core(core) != own[0]]
+    strangers = [core for core in cores if own and _core_major(core) != own[0]]
     newest = max(versions, key=numbers)
     wanted = f"transformer-engine[pytorch,core_cu{own[0]}]" if own else "transformer-engine[pytorch]"
     fix = Fix(
@@ -114,7 +114,7 @@ def transformer_engine(target: TargetPython, torch: Torch) -> Iterator[Finding]:
         summary = f"its packages have different versions: {', '.join(sorted(versions))}"
         yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     elif strangers and len(strangers) == len(cores):
-        summary = f"{strangers[0]} is for CUDA {_core(strangers[0])}, torch has CUDA {torch.cuda}"
+        summary = f"{strangers[0]} is for CUDA {_core_major(strangers[0])}, torch has CUDA {torch.cuda}"
         yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     elif len(cores) > 1:
         summary = f"two core packages are installed: {', '.join(map(str, cores))}"
@@ -123,7 +123,7 @@ def transformer_engine(target: TargetPython, torch: Torch) -> Iterator[Finding]:
         yield Finding.ok(f"{packages[0]}, one version", subject=subject, evidence=evidence)
 
 
-def _core(package: Package) -> int | None:
+def _core_major(package: Package) -> int | None:
     """The CUDA major of a core (transformer-engine-cu12), None for the other packages."""
     tail = package.name.rpartition("-cu")[2]
     return int(tail) if "-cu" in package.name and tail.isdecimal() and len(tail) < 9 else None
@@ -154,14 +154,14 @@ def toolkit(target: TargetPython, torch: Torch) -> Iterator[Finding]:
         yield Finding.unknown("not-visible-here", summary, subject="toolkit")
     else:
         builds = next((p.name for p in target.packages if _BUILDS.fullmatch(p.name)), "")
-        meant = tool.why in ("CUDA_HOME", "CUDA_PATH") or bool(builds)
-        yield _judge_toolkit(target, torch, tool.version, meant)
+        matters = tool.why in ("CUDA_HOME", "CUDA_PATH") or bool(builds)
+        yield _judge_toolkit(target, torch, tool.version, matters)
 
 
-def _judge_toolkit(target: TargetPython, torch: Torch, version: str, meant: bool) -> Finding:
+def _judge_toolkit(target: TargetPython, torch: Torch, version: str, matters: bool) -> Finding:
     """torch.utils.cpp_extension, _check_cuda_version: another major raises, another minor warns.
 
-    A toolkit nobody pointed at, beside packages that compile nothing, does no harm.
+    A toolkit that no variable names, beside packages that compile nothing, does no harm.
     """
     ours, theirs = numbers(torch.cuda or "")[:2], numbers(version)[:2]
     what = f"nvcc is for CUDA {version}, torch for CUDA {torch.cuda}"
@@ -170,7 +170,7 @@ def _judge_toolkit(target: TargetPython, torch: Torch, version: str, meant: bool
         text = f"Only for building extensions: set CUDA_HOME to a toolkit for CUDA {torch.cuda}."
         fix = Fix(text, (repair("export CUDA_HOME=/usr/local/cuda-{}", torch.cuda),), "config", "new builds")
         summary = f"{what}: extensions do not compile"
-        judge = Finding.warn if meant else Finding.info
+        judge = Finding.warn if matters else Finding.info
         return judge(summary, subject="toolkit", evidence=evidence, fix=fix)
     if ours != theirs:
         return Finding.info(f"{what}: works (same CUDA major)", subject="toolkit", evidence=evidence)

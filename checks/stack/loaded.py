@@ -43,7 +43,7 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
     for line in loaded.unread:
         fix = Fix("Run as root or as the job's user.", (look("sudo nodedoctor stack.nccl-loaded"),), "none")
         yield Finding.unknown("denied", f"memory map not read: {line}", subject="maps", fix=fix)
-    jobs = group_by(loaded.mapped, lambda one: one.job)
+    jobs = group_by(loaded.mapped, lambda mapping: mapping.job)
     for job, mapped in jobs.items():
         yield from _one_job(f"job:{job}" if job else "ranks", mapped)
     if not jobs and not loaded.unread:
@@ -54,17 +54,17 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
         yield Finding.info(
             f"running: NCCL {only}; new processes load {won[1].version}",
             subject="library:libnccl",
-            evidence=[*_line(loaded.mapped[0]), *resolved_said(won[0])],
+            evidence=[*_mapped_evidence(loaded.mapped[0]), *resolved_said(won[0])],
         )
 
 
 def _one_job(subject: str, mapped: list[Mapped]) -> Iterator[Finding]:
     """Versions decide; where one could not be read, different paths do."""
     by_process: dict[int, set[str]] = {}
-    for one in mapped:
-        by_process.setdefault(one.pid, set()).add(one.version or one.path)
-    kinds = group_by(mapped, lambda one: one.version or one.path)
-    evidence = [said for one in mapped[:16] for said in _line(one)]
+    for mapping in mapped:
+        by_process.setdefault(mapping.pid, set()).add(mapping.version or mapping.path)
+    kinds = group_by(mapped, lambda mapping: mapping.version or mapping.path)
+    evidence = [quote for mapping in mapped[:16] for quote in _mapped_evidence(mapping)]
     fix = Fix(
         "Start all ranks from one environment with one LD_LIBRARY_PATH; compare the two.",
         tuple(look("grep libnccl /proc/{}/maps", group[0].pid) for group in kinds.values()),
@@ -75,32 +75,36 @@ def _one_job(subject: str, mapped: list[Mapped]) -> Iterator[Finding]:
     twice = [pid for pid, versions in by_process.items() if len(versions) > 1]
     if len({frozenset(versions) for versions in by_process.values()}) > 1:
         summary = "ranks loaded different NCCL versions: " + "; ".join(
-            f"{_name(kind)} in {_who(group)}" for kind, group in kinds.items()
+            f"{_library_name(kind)} in {_process_labels(group)}" for kind, group in kinds.items()
         )
         yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     elif twice:
-        names = " and ".join(_name(kind) for kind in kinds)
-        summary = f"{names} loaded in one process ({_who(mapped)}): two libraries bundle NCCL"
+        names = " and ".join(_library_name(kind) for kind in kinds)
+        summary = f"{names} loaded in one process ({_process_labels(mapped)}): two libraries bundle NCCL"
         yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     else:
         count = len(by_process)
-        summary = f"{_name(next(iter(kinds)))} in {'all ' if count > 1 else ''}{count} process"
+        summary = f"{_library_name(next(iter(kinds)))} in {'all ' if count > 1 else ''}{count} process"
         yield Finding.ok(summary + ("es" if count > 1 else ""), subject=subject, evidence=evidence)
 
 
-def _name(kind: str) -> str:
+def _library_name(kind: str) -> str:
     return short_path(kind) if kind.startswith("/") else f"NCCL {kind}"
 
 
-def _who(group: list[Mapped]) -> str:
-    labels = list(dict.fromkeys(one.label for one in group))
+def _process_labels(group: list[Mapped]) -> str:
+    labels = list(dict.fromkeys(mapping.label for mapping in group))
     return first_few(labels, 3)
 
 
-def _line(one: Mapped) -> list[Evidence]:
-    said = [reading("processes", f"processes[pid={one.pid}].libraries[^{one.path}]")]
-    versions = [reading("mapped-nccl", f"mapped[pid={one.pid}&path={one.path}].version")] if one.asked else []
-    return [*said, *versions]
+def _mapped_evidence(mapping: Mapped) -> list[Evidence]:
+    evidence = [reading("processes", f"processes[pid={mapping.pid}].libraries[^{mapping.path}]")]
+    versions = (
+        [reading("mapped-nccl", f"mapped[pid={mapping.pid}&path={mapping.path}].version")]
+        if mapping.asked
+        else []
+    )
+    return [*evidence, *versions]
 
 
 @check("stack.nccl-known-bad", "Known NCCL bugs", tags={"fast"})
@@ -126,22 +130,22 @@ def nccl_known_bad(
     Threshold: The nccl_bad table: release notes and issues of NVIDIA/nccl.
     False positives: Faults that need a feature the job does not use are notes.
     """
-    found = dict(versions_in_use(loaded, libraries, target))
+    versions = dict(versions_in_use(loaded, libraries, target))
     if torch is not None and torch.cuda == "" and not (loaded and loaded.mapped):
         yield Finding.skip("this torch has no CUDA, so it uses no NCCL")
         return
-    if not found:
+    if not versions:
         yield Finding.skip("no NCCL with a known version found")
         return
-    holds = set(_holding(target, gpus, nvlinks, rdma, processes, limits, driver))
+    holds = set(_conditions_held(target, gpus, nvlinks, rdma, processes, limits, driver))
     if torch is not None and torch.version.partition("+")[0] == "2.7.0":
         holds.add("torch-2.7.0")
-    for version in found:
+    for version in versions:
         bad = known_bad(version, holds)
         for row in bad:
             yield _known_path(row, version, _in_use(version, loaded, libraries, target))
         if not bad:
-            yield _nothing(version, holds, _in_use(version, loaded, libraries, target))
+            yield _no_defect(version, holds, _in_use(version, loaded, libraries, target))
 
 
 _EFFECTS: Mapping[Effect, str] = {
@@ -153,7 +157,7 @@ _EFFECTS: Mapping[Effect, str] = {
 }
 
 
-def _known_path(row: BadVersion, version: str, said: list[Evidence]) -> Finding:
+def _known_path(row: BadVersion, version: str, evidence: list[Evidence]) -> Finding:
     until = f", fixed in {row.fixed}" if row.fixed else ""
     summary = f"NCCL {version} {_EFFECTS[row.effect]} on nodes like this one (known bug{until})"
     fix = Fix(
@@ -167,24 +171,24 @@ def _known_path(row: BadVersion, version: str, said: list[Evidence]) -> Finding:
     # What only costs speed, or only some start-ups that fail at once with a message, is worth a note.
     mild = row.effect in ("slow", "init-failure") and row.id != "blackwell-missing"
     judge = Finding.info if mild or row.unverified else Finding.warn
-    return judge(summary, subject=f"nccl:{row.id}", evidence=said, fix=fix).matters_as(row.what)
+    return judge(summary, subject=f"nccl:{row.id}", evidence=evidence, fix=fix).matters_as(row.what)
 
 
-def _nothing(version: str, holds: set[str], said: list[Evidence]) -> Finding:
+def _no_defect(version: str, holds: set[str], evidence: list[Evidence]) -> Finding:
     """Say under which other conditions something is known, because those cannot be seen here."""
     rows = [row for row in affecting(version) if set(row.needs) - holds <= set(PER_JOB)]
-    known = "known problem needs" if len(rows) == 1 else "known problems need"
-    told = f"; {len(rows)} {known} conditions that were not seen here" if rows else ""
-    return Finding.ok(f"NCCL {version}{told}", subject=f"nccl:{version}", evidence=said)
+    problems = "known problem needs" if len(rows) == 1 else "known problems need"
+    note = f"; {len(rows)} {problems} conditions that were not seen here" if rows else ""
+    return Finding.ok(f"NCCL {version}{note}", subject=f"nccl:{version}", evidence=evidence)
 
 
 def _in_use(
     version: str, loaded: LoadedNccl | None, libraries: Libraries | None, target: TargetPython | None
 ) -> list[Evidence]:
     """Where this version of NCCL was seen: mapped by a rank, in the library torch gets, in its package."""
-    for one in loaded.mapped if loaded else ():
-        if one.version == version:
-            return _line(one)
+    for mapping in loaded.mapped if loaded else ():
+        if mapping.version == version:
+            return _mapped_evidence(mapping)
     won = libraries.winner("libnccl.so") if libraries else None
     if won and won[1] and won[1].version == version:
         return library_said(won[1])
@@ -192,7 +196,7 @@ def _in_use(
     return package_said(target, *[p for p in packages if "nccl" in p.name]) if target else []
 
 
-def _holding(
+def _conditions_held(
     target: TargetPython | None,
     gpus: Gpus | None,
     nvlinks: NvLinks | None,

@@ -47,11 +47,11 @@ def metadata(target: TargetPython, torch: Torch | None) -> Iterator[Finding]:
     names = list(dict.fromkeys(package.name for package in target.packages if package.requires))
     count = 0
     for name in names:
-        told = [found for found in requirements(target, name) if not _judged_elsewhere(found)]
-        count += len(told)
-        broken = [found for found in told if _is_broken(target, found)]
+        needs = [need for need in requirements(target, name) if not _judged_elsewhere(need)]
+        count += len(needs)
+        broken = [need for need in needs if _is_broken(target, need)]
         if broken:
-            yield _broken(target, broken)
+            yield _judge_broken(target, broken)
     if not names:
         yield Finding.skip(f"{target.label} shows no package requirements")
     else:
@@ -90,29 +90,29 @@ def _over_an_image(target: TargetPython, torch: Torch, built: list[Package]) -> 
     )
 
 
-def _judged_elsewhere(found: Requirement) -> bool:
+def _judged_elsewhere(need: Requirement) -> bool:
     """Pairs that have a check of their own, which says more."""
-    name, other = found.package.name, found.wanted.name
-    own = is_wheel_of("nccl", other) or is_wheel_of("cudnn", other) or other in _OF_TORCH
+    name, dependency = need.package.name, need.wanted.name
+    own = is_wheel_of("nccl", dependency) or is_wheel_of("cudnn", dependency) or dependency in _OF_TORCH
     return (
         (name == "torch" and own)
-        or (name in _ON_TORCH and other == "torch")
-        or (name == "ray" and other in ("protobuf", "click"))
+        or (name in _ON_TORCH and dependency == "torch")
+        or (name == "ray" and dependency in ("protobuf", "click"))
     )
 
 
-def _is_broken(target: TargetPython, found: Requirement) -> bool:
+def _is_broken(target: TargetPython, need: Requirement) -> bool:
     """What conda or an image's builder put there often lacks metadata, so absence counts with pip only."""
-    if found.installed is None:
-        return target.complete and not target.conda and found.package.installer in ("pip", "uv")
-    return found.met is False
+    if need.installed is None:
+        return target.complete and not target.conda and need.package.installer in ("pip", "uv")
+    return need.met is False
 
 
-def _broken(target: TargetPython, broken: list[Requirement]) -> Finding:
+def _judge_broken(target: TargetPython, broken: list[Requirement]) -> Finding:
     package = broken[0].package
-    lines = [f"{one.wanted} ({_installed_instead(one)})" for one in broken]
-    command = target.install(*(str(one.wanted) for one in broken[:8]))
-    others = [one.wanted.name for one in broken if _wanted_by_others(target, one.wanted, package.name)]
+    lines = [f"{need.wanted} ({_installed_instead(need)})" for need in broken]
+    command = target.install(*(str(need.wanted) for need in broken[:8]))
+    others = [need.wanted.name for need in broken if _wanted_by_others(target, need.wanted, package.name)]
     text = "Install the required version" + (
         f"; {comma_list(others)} {singular_or_plural(len(others), 'is', 'are')} also required by "
         "others: check "
@@ -128,18 +128,18 @@ def _broken(target: TargetPython, broken: list[Requirement]) -> Finding:
     return Finding.warn(
         summary,
         subject=f"package:{package.name}",
-        evidence=[said for one in broken for said in requirement_said(target, one)],
+        evidence=[quote for need in broken for quote in requirement_said(target, need)],
         fix=Fix(text, (command,), "config", DISTURBS, "nodedoctor stack.metadata"),
     )
 
 
-def _installed_instead(one: Requirement) -> str:
-    return f"{one.installed} is installed" if one.installed else "not installed"
+def _installed_instead(need: Requirement) -> str:
+    return f"{need.installed} is installed" if need.installed else "not installed"
 
 
 def _wanted_by_others(target: TargetPython, wanted: Wanted, name: str) -> bool:
     others = (package.name for package in target.packages if package.requires and package.name != name)
-    return any(one.name == wanted.name for other in others for one in target.wanted(other))
+    return any(required.name == wanted.name for dependent in others for required in target.wanted(dependent))
 
 
 @check("stack.ray-protobuf", "protobuf and click for Ray", tags={"fast", "ray"})
@@ -161,40 +161,38 @@ def ray_protobuf(target: TargetPython) -> Iterator[Finding]:
         yield Finding.skip(f"Ray is not installed in {target.label}, as far as seen")
         return
     row = ray_range(package.version)
-    told = 0
+    count = 0
     for name in ("protobuf", "click"):
-        asked = requirement(target, "ray", name)
-        if asked is None and not package.requires and row is not None:
+        need = requirement(target, "ray", name)
+        if need is None and not package.requires and row is not None:
             wanted = Wanted(name, getattr(row, name))
-            asked = Requirement(package, wanted, target.package(name), f"table of releases ({row.source})")
-        if asked is not None and (asked.installed is not None or target.complete):
-            told += 1
-            yield _of_ray(target, asked)
-    if not told:
+            need = Requirement(package, wanted, target.package(name), f"table of releases ({row.source})")
+        if need is not None and (need.installed is not None or target.complete):
+            count += 1
+            yield _of_ray(target, need)
+    if not count:
         yield Finding.skip(f"{package} has no requirement on protobuf here")
 
 
-def _of_ray(target: TargetPython, asked: Requirement) -> Finding:
-    subject = f"package:{asked.wanted.name}"
-    evidence = requirement_said(target, asked)
-    if asked.met:
-        return Finding.ok(
-            f"{asked.installed}, as {asked.package} requires", subject=subject, evidence=evidence
-        )
-    if asked.met is None:
+def _of_ray(target: TargetPython, need: Requirement) -> Finding:
+    subject = f"package:{need.wanted.name}"
+    evidence = requirement_said(target, need)
+    if need.met:
+        return Finding.ok(f"{need.installed}, as {need.package} requires", subject=subject, evidence=evidence)
+    if need.met is None:
         return Finding.unknown(
-            "unparsable", f"{_installed_instead(asked)}: no version to compare", subject=subject
+            "unparsable", f"{_installed_instead(need)}: no version to compare", subject=subject
         )
     fix = Fix(
-        "Install a version that the package allows.", (target.install(str(asked.wanted)),), "config", DISTURBS
+        "Install a version that the package allows.", (target.install(str(need.wanted)),), "config", DISTURBS
     )
     summary = (
-        f"{asked}, but {_installed_instead(asked)}"
-        if asked.installed
-        else f"{asked.wanted.name} is missing ({asked})"
+        f"{need}, but {_installed_instead(need)}"
+        if need.installed
+        else f"{need.wanted.name} is missing ({need})"
     )
     failed = Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
-    return failed.matters_as(_WITHOUT[asked.wanted.name])
+    return failed.matters_as(_WITHOUT[need.wanted.name])
 
 
 _WITHOUT = {

@@ -53,12 +53,12 @@ def nccl_pin(target: TargetPython, torch: Torch, libraries: Libraries | None) ->
     else:
         package = next((package for package in installed if package.name == pin.wanted.name), None)
         yield (
-            _missing(target, torch, pin, installed)
+            _missing_package(target, torch, pin, installed)
             if package is None
             else _judge_pin(target, torch, pin, package)
         )
         if package is not None and libraries is not None:
-            yield from _overwritten(target, pin, package, libraries)
+            yield from _judge_overwritten(target, pin, package, libraries)
 
 
 def _not_told(target: TargetPython, torch: Torch) -> Finding:
@@ -73,17 +73,17 @@ def _not_told(target: TargetPython, torch: Torch) -> Finding:
     )
 
 
-def _missing(target: TargetPython, torch: Torch, pin: Pin, others: tuple[Package, ...]) -> Finding:
+def _missing_package(target: TargetPython, torch: Torch, pin: Pin, others: tuple[Package, ...]) -> Finding:
     subject = f"package:{pin.wanted.name}"
     what = f"torch {torch.version} requires {pin.wanted}"
     if not target.complete and not others:
         return Finding.unknown("not-visible-here", f"{what}; the paste lists no NCCL", subject=subject)
-    found = f"installed: {comma_list(others)}" if others else "no NCCL package is installed"
+    installed = f"installed: {comma_list(others)}" if others else "no NCCL package is installed"
     fix = Fix(
         "Install NCCL.", (target.install(str(pin.wanted)),), "config", DISTURBS, "nodedoctor stack.nccl-pin"
     )
     evidence = pin_said(target, pin.wanted.name)
-    return Finding.fail(f"{what}, {found}", subject=subject, evidence=evidence, fix=fix)
+    return Finding.fail(f"{what}, {installed}", subject=subject, evidence=evidence, fix=fix)
 
 
 def _judge_pin(target: TargetPython, torch: Torch, pin: Pin, package: Package) -> Finding:
@@ -110,7 +110,9 @@ def _judge_pin(target: TargetPython, torch: Torch, pin: Pin, package: Package) -
     return judge(summary, subject=subject, evidence=evidence, fix=fix)
 
 
-def _overwritten(target: TargetPython, pin: Pin, package: Package, libraries: Libraries) -> Iterator[Finding]:
+def _judge_overwritten(
+    target: TargetPython, pin: Pin, package: Package, libraries: Libraries
+) -> Iterator[Finding]:
     """All nvidia-nccl wheels write the same file: the last one installed wins, whatever the metadata says."""
     files = [
         copy for copy in libraries.family("nccl") if copy.path.startswith(f"{package.location}/nvidia/nccl/")
@@ -148,7 +150,7 @@ def nccl_copies(
     Threshold: The rules of the dynamic loader (ld.so(8)).
     False positives: A system NCCL that was put first on purpose and fits torch.
     """
-    yield from _vllm(target, libraries)
+    yield from _judge_vllm(target, libraries)
     if torch.cuda == "":
         yield Finding.skip("this torch has no CUDA, so it loads no NCCL")
     elif libraries is None:
@@ -168,7 +170,7 @@ def nccl_copies(
 
 def _judge_copies(target: TargetPython, torch: Torch, libraries: Libraries) -> Iterator[Finding]:
     pin, won = torch_pin(target, torch, "nccl"), libraries.winner("libnccl.so")
-    evidence = [one for copy in libraries.family("nccl") for one in library_said(copy)]
+    evidence = [quote for copy in libraries.family("nccl") for quote in library_said(copy)]
     subject = "library:libnccl"
     if won is None and libraries.nccl_built_in:
         yield Finding.ok(
@@ -187,19 +189,19 @@ def _judge_copies(target: TargetPython, torch: Torch, libraries: Libraries) -> I
 def _judge_winner(
     target: TargetPython, pin: Pin | None, rule: Resolved, copy: LibraryCopy, copies: tuple[LibraryCopy, ...]
 ) -> Finding:
-    ordered = (copy, *(other for other in copies if other is not copy))
-    evidence = [one for each in ordered for one in library_said(each)]
+    ordered = (copy, *(peer for peer in copies if peer is not copy))
+    evidence = [quote for library in ordered for quote in library_said(library)]
     subject = "library:libnccl"
     what = f"torch would load NCCL {copy.version or '?'} ({rule.rule})"
-    others = sorted({other.version for other in copies if other.version not in ("", copy.version)})
+    others = sorted({peer.version for peer in copies if peer.version not in ("", copy.version)})
     if not copy.version:
         return Finding.unknown(
             "unparsable", f"{what}: its version could not be read", subject=subject, evidence=evidence
         )
     if pin is None or pin.wanted.allows(copy.version) or same_release(copy.version, pin.wanted.exact or ""):
-        say = Finding.info if others else Finding.ok
-        left = f"; not loaded: {', '.join(others)}" if others else ""
-        return say(what + left, subject=subject, evidence=evidence)
+        build = Finding.info if others else Finding.ok
+        rest = f"; not loaded: {', '.join(others)}" if others else ""
+        return build(what + rest, subject=subject, evidence=evidence)
     judge = Finding.fail if older(copy.version, pin.wanted.exact or "") else Finding.warn
     summary = f"{what}, torch requires {pin.wanted.exact or pin.wanted}"
     return judge(summary, subject=subject, evidence=evidence, fix=_winner_fix(target, pin, rule))
@@ -207,11 +209,11 @@ def _judge_winner(
 
 def _told_by_torch(libraries: Libraries, imported: ImportedTorch | None) -> Iterator[Finding]:
     """The version of the NCCL that answered once torch was imported, where it is not the predicted one."""
-    said = ".".join(imported.nccl) if imported else ""
+    version = ".".join(imported.nccl) if imported else ""
     won = libraries.winner("libnccl.so")
-    if said and won and won[1] and won[1].version and not same_release(said, won[1].version):
+    if version and won and won[1] and won[1].version and not same_release(version, won[1].version):
         yield Finding.warn(
-            f"torch, once imported, uses NCCL {said}, not {won[1].version} from {won[0].path}",
+            f"torch, once imported, uses NCCL {version}, not {won[1].version} from {won[0].path}",
             subject="library:libnccl-imported",
             evidence=[reading("target-torch", "deep.nccl")],
         )
@@ -229,7 +231,7 @@ def _winner_fix(target: TargetPython, pin: Pin, rule: Resolved) -> Fix:
     return Fix(text, (command,), "config", DISTURBS, "nodedoctor stack.nccl-copies")
 
 
-def _vllm(target: TargetPython, libraries: Libraries | None) -> Iterator[Finding]:
+def _judge_vllm(target: TargetPython, libraries: Libraries | None) -> Iterator[Finding]:
     """vLLM's own NCCL, which its collectives use beside torch's."""
     for package in target.packages:
         if package.name.startswith(VLLM_WHEEL):

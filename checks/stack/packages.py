@@ -37,7 +37,7 @@ def torchvision(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     Error texts:
     - operator torchvision::nms does not exist
     """
-    yield from _companion(target, torch, "torchvision")
+    yield from _judge_companion(target, torch, "torchvision")
 
 
 @check("stack.torchaudio", "torchaudio version", tags={"fast"})
@@ -51,7 +51,7 @@ def torchaudio(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     Threshold: The package's metadata, and the torch_pins table.
     False positives: None known.
     """
-    yield from _companion(target, torch, "torchaudio")
+    yield from _judge_companion(target, torch, "torchaudio")
 
 
 @check("stack.triton", "triton version", tags={"fast"})
@@ -65,9 +65,11 @@ def triton(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     Threshold: torch's metadata, and the torch_pins table.
     False positives: Jobs without torch.compile.
     """
-    pin = next((pin for name in ("triton", "pytorch-triton") if (pin := _torchs(target, torch, name))), None)
+    pin = next(
+        (pin for name in ("triton", "pytorch-triton") if (pin := _torch_pin(target, torch, name))), None
+    )
     installed = target.package("triton") or target.package("pytorch-triton")
-    yield _pinned(target, torch, pin, installed, "triton")
+    yield _judge_pin(target, torch, pin, installed, "triton")
 
 
 @check("stack.cudnn", "cuDNN version", tags={"fast"})
@@ -90,7 +92,7 @@ def cudnn(target: TargetPython, torch: Torch, libraries: Libraries | None) -> It
     if torch.cuda == "":
         yield Finding.skip("this torch has no CUDA, so it uses no cuDNN")
         return
-    yield _pinned(target, torch, pin, own or next(iter(wheels), None), "cuDNN")
+    yield _judge_pin(target, torch, pin, own or next(iter(wheels), None), "cuDNN")
     won = libraries.winner("libcudnn.so") if libraries else None
     if won and won[1] and won[0].rule in ("LD_PRELOAD", "LD_LIBRARY_PATH") and own:
         version = f" {won[1].version}" if won[1].version.count(".") > 1 else ""
@@ -162,7 +164,7 @@ def deepspeed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """
     package = target.package("deepspeed")
     if package is None:
-        yield _absent(target, "deepspeed")
+        yield _not_installed(target, "deepspeed")
         return
     yield _on_torch(target, torch, "deepspeed")
     tool = target.toolkit
@@ -183,11 +185,11 @@ def deepspeed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
         )
 
 
-def _companion(target: TargetPython, torch: Torch, name: str) -> Iterator[Finding]:
+def _judge_companion(target: TargetPython, torch: Torch, name: str) -> Iterator[Finding]:
     """torchvision and torchaudio come in pairs with torch, and in the same builds."""
     package = target.package(name)
     if package is None:
-        yield _absent(target, name)
+        yield _not_installed(target, name)
         return
     fits = _on_torch(target, torch, name)
     yield fits
@@ -215,12 +217,12 @@ def _companion(target: TargetPython, torch: Torch, name: str) -> Iterator[Findin
 def _on_torch(target: TargetPython, torch: Torch, name: str) -> Finding:
     package = target.package(name)
     if package is None:
-        return _absent(target, name)
-    asked = requirement(target, name, "torch")
-    if asked is None:
+        return _not_installed(target, name)
+    need = requirement(target, name, "torch")
+    if need is None:
         return _by_pairs(target, torch, package)
-    subject, evidence = f"package:{name}", requirement_said(target, asked)
-    allowed = asked.wanted.allows(torch.version)
+    subject, evidence = f"package:{name}", requirement_said(target, need)
+    allowed = need.wanted.allows(torch.version)
     if allowed is None:
         return Finding.unknown("unparsable", f"torch {torch.version} cannot be compared", subject=subject)
     if allowed:
@@ -228,12 +230,12 @@ def _on_torch(target: TargetPython, torch: Torch, name: str) -> Finding:
         return Finding.ok(summary, subject=subject, evidence=evidence)
     fix = Fix(
         f"Install the {name} for torch {torch.public_version}, or the torch it requires.",
-        _either(target, torch, name, asked),
+        _either_version(target, torch, name, need),
         "config",
         DISTURBS,
         f"nodedoctor stack.{name}",
     )
-    summary = f"{package} requires {asked.wanted}, installed is torch {torch.version}"
+    summary = f"{package} requires {need.wanted}, installed is torch {torch.version}"
     return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
 
 
@@ -262,24 +264,24 @@ def _by_pairs(target: TargetPython, torch: Torch, package: Package) -> Finding:
     )
 
 
-def _either(target: TargetPython, torch: Torch, name: str, asked: Requirement) -> tuple[Step, ...]:
+def _either_version(target: TargetPython, torch: Torch, name: str, need: Requirement) -> tuple[Step, ...]:
     release = torch_release(torch.version)
     partner = getattr(release, name, "") if release and name in ("torchvision", "torchaudio") else ""
     fitting = [row.version for row in stack.releases_for_torch(name, torch.version) if not row.yanked]
     best = partner or next(iter(fitting), "")
     first = (target.install(f"{name}=={best}"),) if best else ()
-    return (*first, target.install(str(asked.wanted)))
+    return (*first, target.install(str(need.wanted)))
 
 
-def _torchs(target: TargetPython, torch: Torch, name: str) -> Pin | None:
+def _torch_pin(target: TargetPython, torch: Torch, name: str) -> Pin | None:
     """What torch requires of a package that is no wheel of NVIDIA's."""
-    asked = requirement(target, "torch", name)
-    if asked is not None:
-        return Pin(asked.wanted, asked.said_by)
+    need = requirement(target, "torch", name)
+    if need is not None:
+        return Pin(need.wanted, need.said_by)
     return torch_pin(target, torch, name)
 
 
-def _pinned(
+def _judge_pin(
     target: TargetPython, torch: Torch, pin: Pin | None, package: Package | None, what: str
 ) -> Finding:
     """A pin of torch's: behind it is broken, ahead of it untested."""
@@ -305,5 +307,5 @@ def _pinned(
     return judge(summary, subject=subject, evidence=evidence, fix=fix)
 
 
-def _absent(target: TargetPython, name: str) -> Finding:
+def _not_installed(target: TargetPython, name: str) -> Finding:
     return Finding.skip(f"{name} is not installed in {target.label}, as far as seen")

@@ -25,26 +25,26 @@ def python(target: TargetPython, torch: Torch | None, expect: Expect) -> Iterato
     """
     version = f", Python {target.version}" if target.version else ""
     others = [
-        reading(target.source, f"found.others[path={one.path}].{'problem' if one.problem else 'why'}")
-        for one in target.others
+        reading(target.source, f"found.others[path={python.path}].{'problem' if python.problem else 'why'}")
+        for python in target.others
     ]
     yield Finding.info(f"{target.label}{version}: {target.why}", evidence=others)
     for name in dict.fromkeys(package.name for package in target.packages if package.requires):
         copies = target.copies(name)
         if len({copy.version for copy in copies}) > 1:
-            yield _twice(target, copies)
+            yield _installed_twice(target, copies)
     for name in ("torch", "ray"):
         package, wanted = target.package(name), expect.get(name)
-        found = torch.version if name == "torch" and torch else package.version if package else ""
-        if wanted not in (None, "yes") and found and not re.match(rf"{re.escape(wanted)}(?!\d)", found):
+        have = torch.version if name == "torch" and torch else package.version if package else ""
+        if wanted not in (None, "yes") and have and not re.match(rf"{re.escape(wanted)}(?!\d)", have):
             yield Finding.fail(
-                f"{name} {found} is installed, expected {wanted}",
+                f"{name} {have} is installed, expected {wanted}",
                 subject=f"package:{name}",
                 fix=Fix("Install the expected version.", (target.install(f"{name}=={wanted}.*"),), "config"),
             )
 
 
-def _twice(target: TargetPython, copies: tuple[Package, ...]) -> Finding:
+def _installed_twice(target: TargetPython, copies: tuple[Package, ...]) -> Finding:
     first, second = copies[0], next(copy for copy in copies if copy.version != copies[0].version)
     summary = f"{first} in {first.location} hides {second.version} in {second.location}"
     evidence = package_said(target, *copies)

@@ -21,8 +21,10 @@ COPIES = {"p2p", "host-to-gpu", "gpu-to-host", "memory-copy"}
 def make_document(report: Mapping[str, Any], past: Mapping[str, PastRate]) -> dict[str, Any]:
     """What a report's rates are worth; `past` holds earlier rates of this node by key."""
     rows = make_rows(measurements(report["facts"]), past)
-    faults = [_line_of(finding) for finding in _findings(report) if finding["status"] == "fail"]
-    missing = [_line_of(finding) for finding in _findings(report) if finding["status"] in ("unknown", "skip")]
+    faults = [_line_of(finding) for finding in _rate_findings(report) if finding["status"] == "fail"]
+    missing = [
+        _line_of(finding) for finding in _rate_findings(report) if finding["status"] in ("unknown", "skip")
+    ]
     code = exit_code(rows, faults, _is_complete(report, rows))
     return {
         "schema": SCHEMA,
@@ -56,7 +58,7 @@ def exit_code(rows: list[Row], faults: list[dict[str, str]], complete: bool) -> 
 
 def _is_complete(report: Mapping[str, Any], rows: list[Row]) -> bool:
     """Whether all GPUs were measured, their copies too, and nothing that was begun came to no end."""
-    if any(finding["status"] == "unknown" for finding in _findings(report)):
+    if any(finding["status"] == "unknown" for finding in _rate_findings(report)):
         return False
     facts = report["facts"]
     in_use = part(part(facts, "bandwidth"), "left_out")
@@ -65,7 +67,7 @@ def _is_complete(report: Mapping[str, Any], rows: list[Row]) -> bool:
     return not in_use and (not gpus or wanted <= {row.operation for row in rows})
 
 
-def _findings(report: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _rate_findings(report: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """What the checks that measure say; a report of all checks has others."""
     for result in report["results"]:
         if result["check"] in CHECKS or result["check"].partition(".")[0] in CHECKS:

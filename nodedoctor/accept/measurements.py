@@ -56,19 +56,19 @@ class Context:
 
 def measurements(facts: Json) -> list[Measurement]:
     """All rates of a report, by its `facts`."""
-    context = _context(facts)
+    context = _read_context(facts)
     return [
-        *_copies(part(facts, "bandwidth"), context),
-        *_multiplications(part(facts, "gemm"), context),
-        *_collectives(part(facts, "collective"), context),
+        *_copy_rates(part(facts, "bandwidth"), context),
+        *_gemm_rates(part(facts, "gemm"), context),
+        *_collective_rates(part(facts, "collective"), context),
         *_vendor_tests(part(facts, "nccl-tests"), context),
-        *_rails(part(facts, "ib-loopback"), context),
-        *_disks(part(facts, "disk-rates")),
-        *_memory(part(facts, "memory-rates")),
+        *_rail_rates(part(facts, "ib-loopback"), context),
+        *_disk_rates(part(facts, "disk-rates")),
+        *_memory_rates(part(facts, "memory-rates")),
     ]
 
 
-def _context(facts: Json) -> Context:
+def _read_context(facts: Json) -> Context:
     model, gpus = text(part(facts, "board"), "model"), part(facts, "gpus")
     ports = {text(port, "name"): number(port.get("rate_gbps")) for port in parts(part(facts, "ib"), "ports")}
     return Context(
@@ -86,7 +86,7 @@ def _context(facts: Json) -> Context:
     )
 
 
-def _gated(measured: Measurement, gates: Sequence[Floor]) -> Measurement:
+def _apply_gate(measured: Measurement, gates: Sequence[Floor]) -> Measurement:
     """The measurement with the lowest of its gates that it does not reach, else with the strictest."""
     if not gates:
         return measured
@@ -98,7 +98,7 @@ def _with_floor(measured: Measurement, floor: float, source: str, level: str = "
     return replace(measured, floor=round(floor, 2), floor_source=source, level=level)
 
 
-def _copies(bandwidth: Json, context: Context) -> Iterator[Measurement]:
+def _copy_rates(bandwidth: Json, context: Context) -> Iterator[Measurement]:
     name = context.model.name if context.model else ""
     for pair in parts(bandwidth, "pairs"):
         writer, reader = whole_number(pair, "source"), whole_number(pair, "target")
@@ -108,7 +108,7 @@ def _copies(bandwidth: Json, context: Context) -> Iterator[Measurement]:
             over_nvlink = link.startswith("NV") and pair.get("access") is True and not context.encrypted
             way = link or ("peer access" if pair.get("access") else "through host memory")
             measured = Measurement("p2p", f"gpu:{writer}->{reader}", rate, GB, way)
-            yield _gated(measured, fitting_floors("p2p", name, link=link) if over_nvlink else ())
+            yield _apply_gate(measured, fitting_floors("p2p", name, link=link) if over_nvlink else ())
     for copy in parts(bandwidth, "host"):
         index = whole_number(copy, "index")
         if text(copy, "kind") != "near" or index is None:
@@ -118,7 +118,7 @@ def _copies(bandwidth: Json, context: Context) -> Iterator[Measurement]:
         way = f"PCIe {generation}.0 x{width}" if generation and width else ""
         for operation, key in (("host-to-gpu", "h2d_gbytes_s"), ("gpu-to-host", "d2h_gbytes_s")):
             if rate := number(copy.get(key)):
-                yield _gated(Measurement(operation, f"gpu:{index}", rate, GB, way), gates)
+                yield _apply_gate(Measurement(operation, f"gpu:{index}", rate, GB, way), gates)
     row = share_of("memory-copy")
     sheet = context.model.memory_bandwidth_gbps if context.model else None
     speeds = part(bandwidth, "memory_gbytes_s")
@@ -128,16 +128,16 @@ def _copies(bandwidth: Json, context: Context) -> Iterator[Measurement]:
             yield _with_floor(measured, row.share * sheet, row.source) if row and sheet else measured
 
 
-def _multiplications(gemm: Json, context: Context) -> Iterator[Measurement]:
+def _gemm_rates(gemm: Json, context: Context) -> Iterator[Measurement]:
     name = context.model.name if context.model else ""
     for gpu in parts(gemm, "gpus"):
         if (rate := number(gpu.get("tflops"))) and not text(gpu, "error"):
             subject = f"gpu:{whole_number(gpu, 'index') or 0}"
             measured = Measurement("gemm-bf16", subject, rate, TFLOPS, "one shape, 8192 cubed")
-            yield _gated(measured, fitting_floors("gemm-bf16", name) if name else ())
+            yield _apply_gate(measured, fitting_floors("gemm-bf16", name) if name else ())
 
 
-def _collectives(job: Json, context: Context) -> Iterator[Measurement]:
+def _collective_rates(job: Json, context: Context) -> Iterator[Measurement]:
     """The largest message of each collective of our own small job, where it ran on all ranks."""
     run = next(iter(parts(job, "runs")), {})
     largest: dict[str, tuple[int, float]] = {}
@@ -164,7 +164,7 @@ def _vendor_tests(tests: Json, context: Context) -> Iterator[Measurement]:
         yield _bus_bandwidth("all_reduce", rates[size], how, context, gpus, size)
 
 
-def _disks(rates: Json) -> Iterator[Measurement]:
+def _disk_rates(rates: Json) -> Iterator[Measurement]:
     """No floor: none is published for the disks of a node; disks of one model are peers."""
     for disk in parts(rates, "disks"):
         point, model = text(disk, "point"), text(disk, "model")
@@ -175,7 +175,7 @@ def _disks(rates: Json) -> Iterator[Measurement]:
                 yield replace(measured, of_peers=DISK_BELOW_PEERS, of_past=steady_share(operation))
 
 
-def _memory(rates: Json) -> Iterator[Measurement]:
+def _memory_rates(rates: Json) -> Iterator[Measurement]:
     """No floor: it depends on the modules that are installed."""
     for pair in parts(rates, "pairs"):
         cpus, memory = whole_number(pair, "cpus_of"), whole_number(pair, "memory_of")
@@ -191,10 +191,10 @@ def _bus_bandwidth(
     measured = Measurement(operation, "", rate, GB, how)
     if operation != "all_reduce" or context.model is None:
         return measured
-    return _gated(measured, fitting_floors("all_reduce", context.model.name, gpus=gpus, size=size))
+    return _apply_gate(measured, fitting_floors("all_reduce", context.model.name, gpus=gpus, size=size))
 
 
-def _rails(loopback: Json, context: Context) -> Iterator[Measurement]:
+def _rail_rates(loopback: Json, context: Context) -> Iterator[Measurement]:
     row = share_of("rdma")
     for loop in parts(loopback, "ports"):
         if rate := number(loop.get("average_gbps")):

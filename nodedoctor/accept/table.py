@@ -61,10 +61,10 @@ def make_rows(measured: Iterable[Measurement], past: Mapping[str, PastRate]) -> 
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for rate in measured:
         groups.setdefault((rate.operation, rate.circumstances), []).append(rate)
-    return [_row(group, past) for group in groups.values()]
+    return [_build_row(group, past) for group in groups.values()]
 
 
-def _row(group: Sequence[Measurement], past: Mapping[str, PastRate]) -> Row:
+def _build_row(group: Sequence[Measurement], past: Mapping[str, PastRate]) -> Row:
     worst = min(group, key=lambda measurement: measurement.rate)
     row = Row(
         operation=worst.operation,
@@ -81,11 +81,11 @@ def _row(group: Sequence[Measurement], past: Mapping[str, PastRate]) -> Row:
     )
     earlier = past.get(row.key)
     row = replace(row, before=earlier.usual if earlier else None, before_on=earlier.day if earlier else "")
-    status, why = _judge(row, worst, earlier)
+    status, why = _judge_row(row, worst, earlier)
     return replace(row, status=status, why=why)
 
 
-def _judge(row: Row, worst: Measurement, earlier: PastRate | None) -> tuple[str, str]:
+def _judge_row(row: Row, worst: Measurement, earlier: PastRate | None) -> tuple[str, str]:
     """The strictest of the three references that is not met, else those that are."""
     if row.floor is not None and row.lowest < row.floor:
         return worst.level, "below the floor"

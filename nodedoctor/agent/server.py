@@ -23,10 +23,10 @@ _INSTRUCTIONS = (
 
 def serve(limits: Limits) -> None:
     """Answer until standard input ends."""
-    asyncio.run(_serve(limits))
+    asyncio.run(_serve_tools(limits))
 
 
-async def _serve(limits: Limits) -> None:
+async def _serve_tools(limits: Limits) -> None:
     import mcp_types as types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
@@ -34,7 +34,7 @@ async def _serve(limits: Limits) -> None:
     tools = {tool.name: tool for tool in TOOLS}
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(tool) for tool in TOOLS])
+        return types.ListToolsResult(tools=[_describe_tool(tool) for tool in TOOLS])
 
     async def call_tool(_: Any, request: types.CallToolRequestParams) -> types.CallToolResult:
         try:
@@ -42,11 +42,11 @@ async def _serve(limits: Limits) -> None:
                 raise Refused(f"no tool {request.name[:40]!r}")
             answer = await call(tools[request.name], dict(request.arguments or {}), limits)
         except Refused as error:
-            return types.CallToolResult(content=[_text(str(error))], is_error=True)
+            return types.CallToolResult(content=[_text_content(str(error))], is_error=True)
         if answer.document is None:
-            return types.CallToolResult(content=[_text(answer.text)])
+            return types.CallToolResult(content=[_text_content(answer.text)])
         text = f"{answer.sentence}\n{json.dumps(answer.document)}"
-        return types.CallToolResult(content=[_text(text)], structured_content=answer.document)
+        return types.CallToolResult(content=[_text_content(text)], structured_content=answer.document)
 
     server = Server(
         "nodedoctor",
@@ -59,13 +59,13 @@ async def _serve(limits: Limits) -> None:
         await server.run(reads, writes, server.create_initialization_options())
 
 
-def _text(text: str) -> types.TextContent:
+def _text_content(text: str) -> types.TextContent:
     import mcp_types as types
 
     return types.TextContent(type="text", text=text)
 
 
-def _described(tool: Tool) -> types.Tool:
+def _describe_tool(tool: Tool) -> types.Tool:
     import mcp_types as types
 
     return types.Tool(
@@ -77,13 +77,13 @@ def _described(tool: Tool) -> types.Tool:
             "required": list(tool.required),
             "additionalProperties": False,
         },
-        output_schema=dict(_schema(tool.schema)) if tool.schema else None,
+        output_schema=dict(_load_schema(tool.schema)) if tool.schema else None,
         annotations=types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False),
     )
 
 
 @cache
-def _schema(name: str) -> Json:
+def _load_schema(name: str) -> Json:
     text = files("nodedoctor.report").joinpath("schemas").joinpath(f"{name}.schema.json").read_text("utf-8")
     schema: Json = loaded(text)
     return schema

@@ -78,7 +78,7 @@ async def call(tool: Tool, arguments: Json, limits: Limits) -> Answer:
         document = bounded(loaded(observation.text))
     except ValueError:
         raise Refused(f"{tool.name}: its document cannot be read") from None
-    return Answer(_sentence(tool, document), document)
+    return Answer(_lead_sentence(tool, document), document)
 
 
 def bounded(document: Json) -> Json:
@@ -86,21 +86,23 @@ def bounded(document: Json) -> Json:
     for entries, characters in _CUTS:
         if len(json.dumps(document)) <= LARGEST:
             break
-        document = _shorten(document, entries, characters)
+        document = _shorten_texts(document, entries, characters)
     return document
 
 
-def _shorten(value: Any, entries: int, characters: int) -> Any:
+def _shorten_texts(value: Any, entries: int, characters: int) -> Any:
     if isinstance(value, str):
         return value if len(value) <= characters else f"{value[: characters - 3]}..."
     if isinstance(value, list):
-        return [_shorten(item, entries, characters) for item in value[:entries]]
+        return [_shorten_texts(item, entries, characters) for item in value[:entries]]
     return (
-        {k: _shorten(v, entries, characters) for k, v in value.items()} if isinstance(value, dict) else value
+        {k: _shorten_texts(v, entries, characters) for k, v in value.items()}
+        if isinstance(value, dict)
+        else value
     )
 
 
-def _sentence(tool: Tool, document: Json) -> str:
+def _lead_sentence(tool: Tool, document: Json) -> str:
     """What comes first: what is wrong, else that nothing is."""
     if tool.schema == "report":
         from nodedoctor.report.page import lead
@@ -113,15 +115,15 @@ def _sentence(tool: Tool, document: Json) -> str:
     return str(document.get("headline", ""))
 
 
-def _paths(arguments: Json, limits: Limits) -> list[str]:
+def _allowed_paths(arguments: Json, limits: Limits) -> list[str]:
     """The paths of a call, resolved; Refused for one outside of the folders that were allowed."""
     paths = arguments.get("paths")
     if not isinstance(paths, list) or not paths or len(paths) > PATHS:
         raise Refused(f"paths: expected 1 to {PATHS} paths")
-    return [_allowed(path, limits.folders) for path in paths]
+    return [_resolve_path(path, limits.folders) for path in paths]
 
 
-def _allowed(path: object, folders: Sequence[str]) -> str:
+def _resolve_path(path: object, folders: Sequence[str]) -> str:
     if not isinstance(path, str) or not 0 < len(path) <= PATH or "\0" in path:
         raise Refused("paths: expected texts")
     resolved = os.path.realpath(path)
@@ -131,7 +133,7 @@ def _allowed(path: object, folders: Sequence[str]) -> str:
     return resolved
 
 
-def _diagnose(arguments: Json, limits: Limits) -> list[str]:
+def _diagnose_argv(arguments: Json, limits: Limits) -> list[str]:
     checks = arguments.get("checks", [])
     if not isinstance(checks, list) or len(checks) > PATHS:
         raise Refused("checks: expected a list of checks and subjects")
@@ -143,7 +145,7 @@ def _diagnose(arguments: Json, limits: Limits) -> list[str]:
     return ["--passive", *checks]
 
 
-def _explain(arguments: Json, limits: Limits) -> list[str]:
+def _explain_argv(arguments: Json, limits: Limits) -> list[str]:
     word = arguments.get("word")
     if not isinstance(word, str) or not _WORD.fullmatch(word):
         raise Refused("word: expected a check, a cause, an Xid such as xid:79, a variable or a fact")
@@ -174,7 +176,7 @@ TOOLS: tuple[Tool, ...] = (
             }
         },
         (),
-        _diagnose,
+        _diagnose_argv,
     ),
     Tool(
         "explain",
@@ -182,7 +184,7 @@ TOOLS: tuple[Tool, ...] = (
         "",
         {"word": {"type": "string", "description": "such as nvlink.links, xid:79, NCCL_IB_HCA"}},
         ("word",),
-        _explain,
+        _explain_argv,
     ),
     Tool(
         "triage",
@@ -190,7 +192,7 @@ TOOLS: tuple[Tool, ...] = (
         "triage",
         _PATHS,
         ("paths",),
-        lambda arguments, limits: ["triage", "--no-node", *_paths(arguments, limits)],
+        lambda arguments, limits: ["triage", "--no-node", *_allowed_paths(arguments, limits)],
     ),
     Tool(
         "read",
@@ -198,7 +200,7 @@ TOOLS: tuple[Tool, ...] = (
         "read",
         _PATHS,
         ("paths",),
-        lambda arguments, limits: ["read", *_paths(arguments, limits)],
+        lambda arguments, limits: ["read", *_allowed_paths(arguments, limits)],
     ),
     Tool(
         "fleet_reports",
@@ -206,6 +208,6 @@ TOOLS: tuple[Tool, ...] = (
         "fleet",
         _PATHS,
         ("paths",),
-        lambda arguments, limits: ["fleet", "--report-only", "--reports", *_paths(arguments, limits)],
+        lambda arguments, limits: ["fleet", "--report-only", "--reports", *_allowed_paths(arguments, limits)],
     ),
 )

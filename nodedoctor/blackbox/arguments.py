@@ -11,7 +11,7 @@ from nodedoctor.cli.console import HelpFormatter, Parser
 from nodedoctor.record import record
 
 DIR = "nodedoctor-jobs"
-"""Where folders of jobs go when nobody says."""
+"""Where folders of jobs go without --dir."""
 
 _WATCH = """\
 examples:
@@ -46,10 +46,10 @@ be started), or, with --decide, with 10 restart, 11 restart without the nodes na
 
 def duration(text: str) -> float:
     """Seconds, or a number with s, m or h behind it."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if not found:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if not match:
         raise argparse.ArgumentTypeError(f"wants seconds, or 15m or 2h, not {text[:40]!r}")
-    return seconds(str(float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]))
+    return seconds(str(float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"]))
 
 
 @record
@@ -84,26 +84,26 @@ def pattern(text: str) -> str:
 
 def watch() -> Parser:
     """The parser of `nodedoctor watch`."""
-    made = Parser(
+    parser = Parser(
         prog="nodedoctor watch",
         description="Live load of this node on the screen; or one job, watched until it ends or hangs.",
         epilog=_WATCH,
         formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
-    which = made.add_argument_group("a job").add_mutually_exclusive_group()
+    which = parser.add_argument_group("a job").add_mutually_exclusive_group()
     which.add_argument(
         "--job", type=process_id, metavar="PID", help="the job of this process and all below it"
     )
     which.add_argument("--slurm", type=slurm_job, metavar="JOB", help="this node's tasks of a Slurm job")
     which.add_argument("--ray", action="store_true", help="the workers of the raylets on this node")
-    _shared(made)
-    return made
+    _add_watching(parser)
+    return parser
 
 
 def run() -> Parser:
     """The parser of `nodedoctor run`."""
-    made = Parser(
+    parser = Parser(
         prog="nodedoctor run",
         usage="nodedoctor run [options] -- COMMAND [ARGUMENT ...]",
         description="Runs a training command and keeps what says why it hung or died.",
@@ -111,9 +111,9 @@ def run() -> Parser:
         formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run, after --")
-    _shared(made)
-    add = made.add_argument
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run, after --")
+    _add_watching(parser)
+    add = parser.add_argument
     add(
         "--kill-after",
         type=kill_after,
@@ -134,28 +134,28 @@ def run() -> Parser:
     )
     add("--no-arm", action="store_true", help="set no variable for the job")
     add("--no-stack-hook", action="store_true", help="leave PYTHONPATH alone: stacks by py-spy only")
-    return made
+    return parser
 
 
 def arm() -> Parser:
     """The parser of `nodedoctor arm`."""
-    made = Parser(
+    parser = Parser(
         prog="nodedoctor arm",
         description="Prints what `nodedoctor run` would set for a job, and which captures work on this node.",
         allow_abbrev=False,
     )
-    form = made.add_mutually_exclusive_group()
+    form = parser.add_mutually_exclusive_group()
     form.add_argument("--export", action="store_true", help="lines for a shell (default)")
     form.add_argument("--env-file", action="store_true", help="NAME=VALUE lines, for docker run --env-file")
     form.add_argument("--ray", action="store_true", help="a runtime_env for ray.init or `ray job submit`")
     form.add_argument("--sbatch", action="store_true", help="lines for an sbatch script, before srun")
-    made.add_argument("--dir", default=DIR, metavar="DIR", help=f"where it writes (default: {DIR})")
-    made.add_argument("--no-stack-hook", action="store_true", help="leave PYTHONPATH alone")
-    return made
+    parser.add_argument("--dir", default=DIR, metavar="DIR", help=f"where it writes (default: {DIR})")
+    parser.add_argument("--no-stack-hook", action="store_true", help="leave PYTHONPATH alone")
+    return parser
 
 
-def _shared(made: Parser) -> None:
-    group = made.add_argument_group("the watching")
+def _add_watching(parser: Parser) -> None:
+    group = parser.add_argument_group("the watching")
     add = group.add_argument
     add(
         "--dir",

@@ -18,7 +18,7 @@ from nodedoctor.triage.live.running_job import LiveJob
 
 def sample_line(sample: Sample) -> str:
     """A sample as a line of samples.jsonl: numbers only, as its outputs have files of their own."""
-    ranks = [_rank(rank) for rank in sample.ranks]
+    ranks = [_rank_entry(rank) for rank in sample.ranks]
     return json.dumps({"time": round(sample.time, 3), "ranks": ranks}) + "\n"
 
 
@@ -26,48 +26,48 @@ def outputs(folder: Folder, sample: Sample) -> None:
     """Keep what the job's files got since the last look; of a flood only what was read of it."""
     for part in sample.output:
         if not part.path.startswith(str(folder.path)):
-            lost = f"\n[nodedoctor: {part.skipped} bytes are left out]\n" if part.skipped else ""
-            folder.append(f"logs/{_plain(part.path)}", lost + part.text)
+            gap = f"\n[nodedoctor: {part.skipped} bytes are left out]\n" if part.skipped else ""
+            folder.append(f"logs/{_plain_name(part.path)}", gap + part.text)
 
 
 def whole_output(folder: Folder, path: str, text: str) -> None:
     """Keep a file of the job as a whole, in place of the parts from the looks at it."""
-    folder.write(f"logs/{_plain(path)}", text)
+    folder.write(f"logs/{_plain_name(path)}", text)
 
 
 def last_output(folder: Folder, path: str, text: str) -> None:
     """Append the last lines of a large file to the looks at it; some are then in it twice."""
-    folder.append(f"logs/{_plain(path)}", f"\n[nodedoctor: the end of the file]\n{text}")
+    folder.append(f"logs/{_plain_name(path)}", f"\n[nodedoctor: the end of the file]\n{text}")
 
 
-def _plain(path: str) -> str:
+def _plain_name(path: str) -> str:
     """A name for a kept log: the last two parts of its path, in harmless characters."""
     return re.sub(r"[^\w.-]", "_", "_".join(path.split("/")[-2:]))[-120:]
 
 
-def capture(folder: Folder, seen: Capture, document: Json) -> None:
+def capture(folder: Folder, captured: Capture, document: Json) -> None:
     """Keep what was seen of every process, and the verdict on it."""
-    look(folder, seen)
+    look(folder, captured)
     verdict(folder, document)
 
 
-def look(folder: Folder, seen: Capture) -> None:
+def look(folder: Folder, captured: Capture) -> None:
     """Keep the stacks of every process and the kernel's view of it, to be judged with other nodes' looks."""
-    names = {rank.pid: f"rank-{rank.rank}" for rank in seen.ranks if rank.rank is not None}
-    for stack in seen.stacks:
+    names = {rank.pid: f"rank-{rank.rank}" for rank in captured.ranks if rank.rank is not None}
+    for stack in captured.stacks:
         name = names.get(stack.pid, "process")
         folder.write(f"stacks/{name}-{stack.pid}.txt", scrubbed(stack.text))
-    for pid, threads in seen.kernel:
+    for pid, threads in captured.kernel:
         rows = [asdict(thread) for thread in threads]
         folder.write(f"stacks/{names.get(pid, 'process')}-{pid}.kernel.json", json.dumps(rows, indent=1))
-    if seen.live.ras[1]:
-        folder.write("nccl/ras.txt", seen.live.ras[1])
-    folder.write("capture.json", json.dumps(saved.look_document(seen.live)))
+    if captured.live.ras[1]:
+        folder.write("nccl/ras.txt", captured.live.ras[1])
+    folder.write("capture.json", json.dumps(saved.look_document(captured.live)))
 
 
-def resumed(folder: Folder, seen: LiveJob) -> None:
+def resumed(folder: Folder, live: LiveJob) -> None:
     """Keep that the job went on: what was captured explains nothing that comes later."""
-    folder.write("capture.json", json.dumps(saved.look_document(seen, resumed=True)))
+    folder.write("capture.json", json.dumps(saved.look_document(live, resumed=True)))
 
 
 def verdict(folder: Folder, document: Json) -> None:
@@ -85,7 +85,7 @@ def page(folder: Folder, document: Json) -> None:
     folder.write("report.html", html.render(document))
 
 
-def _rank(rank: RankSample) -> dict[str, Any]:
+def _rank_entry(rank: RankSample) -> dict[str, Any]:
     if rank.gone:
         return {"pid": rank.pid, "rank": rank.rank, "gone": True}
     return {

@@ -40,7 +40,7 @@ def main(words: list[str]) -> int:
         folder = Folder.make(arguments.dir)
     except NodeDoctorError as error:
         return complain(error)
-    return asyncio.run(_watch(arguments, wanted, folder))
+    return asyncio.run(_watch_job(arguments, wanted, folder))
 
 
 def which(arguments: argparse.Namespace) -> dict[str, Any] | None:
@@ -69,7 +69,7 @@ def pace(arguments: argparse.Namespace) -> float:
 
 
 def teller(stream: Any) -> Callable[[str], None]:
-    """Says lines with the time of day in front; that nobody can read them changes nothing else."""
+    """Says lines with the time of day in front; where they cannot be written nothing else changes."""
     from nodedoctor.report.inert import inert
 
     def say(line: str) -> None:
@@ -83,9 +83,9 @@ def teller(stream: Any) -> Callable[[str], None]:
     return say
 
 
-async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: Folder) -> int:
-    say = teller(sys.stdout)
-    watch = Watch(wanted, folder, say, settings(arguments), pace(arguments), on_hang=arguments.on_hang)
+async def _watch_job(arguments: argparse.Namespace, wanted: dict[str, Any], folder: Folder) -> int:
+    report = teller(sys.stdout)
+    watch = Watch(wanted, folder, report, settings(arguments), pace(arguments), on_hang=arguments.on_hang)
     ended_by = 0
     task = asyncio.ensure_future(watch.run())
 
@@ -102,11 +102,11 @@ async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: 
         finally:
             await watch.close()
         if not watch.appeared:
-            say("no longer waiting" if ended_by else "nothing of the job came: no verdict")
+            report("no longer waiting" if ended_by else "nothing of the job came: no verdict")
         else:
-            say("no longer watching; the job goes on" if ended_by else "the job has ended")
-        failed = await finish.attached(watch, folder, say, has_ended=watch.appeared and not ended_by)
-        await finish.await_recording(watch.recording, say)
+            report("no longer watching; the job goes on" if ended_by else "the job has ended")
+        failed = await finish.attached(watch, folder, report, has_ended=watch.appeared and not ended_by)
+        await finish.await_recording(watch.recording, report)
         if stack_folder := stacks.folder_of(watch.met):
             await stacks.drop(stack_folder)
         folder.close()

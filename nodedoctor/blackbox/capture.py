@@ -25,7 +25,7 @@ from nodedoctor.triage.live.activity import main_thread
 from nodedoctor.triage.live.running_job import RAS_PORT, ChildProcess, LiveJob, RankProcess, ask_ras
 
 BETWEEN = 2.0
-"""Seconds between the two looks: a stack that is the same in both stands still."""
+"""Seconds between the two looks: a stack that is the same in both does not move."""
 DEADLINE = 8.0
 """Seconds for the kernel's view, RAS or dumps of all ranks."""
 LOADERS = 8
@@ -65,8 +65,8 @@ class Capture:
     def ways(self) -> str:
         """How the stacks were had, as a phrase."""
         used = [stack.way for stack in self.stacks if stack.way]
-        told = [f"{used.count(way)} by {way}" for way in dict.fromkeys(used)]
-        return ", ".join(told) or "none could be read"
+        phrases = [f"{used.count(way)} by {way}" for way in dict.fromkeys(used)]
+        return ", ".join(phrases) or "none could be read"
 
 
 async def look_twice(
@@ -77,17 +77,17 @@ async def look_twice(
     alive = [rank for rank in ranks if not rank.gone]
     pids = [rank.pid for rank in alive]
     load = asyncio.ensure_future(gpus.uses(twice + gpus.EVERY))
-    kernel_first = await _kernel(pids)
+    kernel_first = await _kernel_threads(pids)
     first, ras_first = await asyncio.gather(stacks.of(pids, alive), ras_answer(alive))
     await asyncio.sleep(twice)
-    kernel = await _kernel(pids)  # before the stacks: who is asked for its stack runs for a moment
+    kernel = await _kernel_threads(pids)  # before the stacks: who is asked for its stack runs for a moment
     second, ras, busy = await asyncio.gather(stacks.of(pids, alive), ras_answer(alive), load)
     # What is quick is not asked beside the others: each child takes 5 MiB from the job.
     dumps = await _ask_dumps(alive)
-    said = await kernel_log.lines([*alive, *missing])
+    kernel_lines = await kernel_log.lines([*alive, *missing])
     loaders = [child for rank in alive for child in rank.children[:LOADERS]]
     below = await stacks.of(loaders, alive) if loaders else {}
-    notes = _notes(alive, second)
+    notes = _unread_notes(alive, second)
     moving = tuple(
         rank.pid
         for rank in alive
@@ -96,24 +96,25 @@ async def look_twice(
     )
     processes = tuple(
         replace(
-            _process(rank, second, kernel, below),
+            _rank_process(rank, second, kernel, below),
             **_in_both(kernel_first.get(rank.pid), kernel.get(rank.pid)),
             moved=rank.pid in moving,
-            ticks=max(0, _ticks(kernel, rank.pid) - _ticks(kernel_first, rank.pid)),
+            ticks=max(0, _kernel_ticks(kernel, rank.pid) - _kernel_ticks(kernel_first, rank.pid)),
             gpu=busy.get(rank.pid),
         )
         for rank in alive
     )
-    gone = tuple(
-        replace(_process(one, {}, {}, {}), states=("gone", "gone"), wchan="", children=()) for one in missing
+    missing_processes = tuple(
+        replace(_rank_process(dead, {}, {}, {}), states=("gone", "gone"), wchan="", children=())
+        for dead in missing
     )
     now = time.time()
     live = LiveJob(
         host,
-        (*processes, *gone),
+        (*processes, *missing_processes),
         (ras_first, ras),
         notes,
-        kernel=tuple((host, line) for line in said),
+        kernel=tuple((host, line) for line in kernel_lines),
         time=now,
     )
     return Capture(
@@ -128,16 +129,16 @@ async def look_twice(
     )
 
 
-async def _kernel(pids: Sequence[int]) -> dict[int, tuple[KernelThread, ...]]:
+async def _kernel_threads(pids: Sequence[int]) -> dict[int, tuple[KernelThread, ...]]:
     argv = child("job/kernel_stacks", *map(str, pids))
-    told = document(await child_process.run("kernel-stacks", Command(argv), DEADLINE)) or {}
-    return {int(pid): tuple(map(_kernel_thread, rows)) for pid, rows in told.items() if pid.isdecimal()}
+    answer = document(await child_process.run("kernel-stacks", Command(argv), DEADLINE)) or {}
+    return {int(pid): tuple(map(_kernel_thread, rows)) for pid, rows in answer.items() if pid.isdecimal()}
 
 
 def _kernel_thread(row: Mapping[str, Any]) -> KernelThread:
-    told = {key: str(row.get(key, "")) for key in ("name", "state", "wchan", "syscall", "stack")}
-    told |= {key: str(row.get(key, "")) for key in ("lock", "awaited")}
-    return KernelThread(**told, ticks=whole_number(row, "ticks") or 0, frozen=row.get("frozen") is True)
+    texts = {key: str(row.get(key, "")) for key in ("name", "state", "wchan", "syscall", "stack")}
+    texts |= {key: str(row.get(key, "")) for key in ("lock", "awaited")}
+    return KernelThread(**texts, ticks=whole_number(row, "ticks") or 0, frozen=row.get("frozen") is True)
 
 
 def _in_both(
@@ -146,15 +147,15 @@ def _in_both(
     """What holds a process in both looks: a frozen control group, one lock, one end of a pipe or socket."""
     if not first or not second:
         return {}
-    one, other = first[0], second[0]
+    before, now = first[0], second[0]
     return {
-        "frozen": one.frozen and other.frozen,
-        "lock": one.lock if one.lock == other.lock else "",
-        "awaited": one.awaited if one.awaited == other.awaited else "",
+        "frozen": before.frozen and now.frozen,
+        "lock": before.lock if before.lock == now.lock else "",
+        "awaited": before.awaited if before.awaited == now.awaited else "",
     }
 
 
-def _ticks(kernel: Mapping[int, tuple[KernelThread, ...]], pid: int) -> int:
+def _kernel_ticks(kernel: Mapping[int, tuple[KernelThread, ...]], pid: int) -> int:
     return sum(thread.ticks for thread in kernel.get(pid, ()))
 
 
@@ -175,27 +176,27 @@ async def _ask_dumps(ranks: Sequence[RankSample]) -> int:
     if not pipes:
         return 0
     argv = child("job/ask_dumps", *pipes)
-    seen = await child_process.run("ask-dumps", Command(argv), DEADLINE)
-    return len((document(seen) or {}).get("asked", ()))
+    observation = await child_process.run("ask-dumps", Command(argv), DEADLINE)
+    return len((document(observation) or {}).get("asked", ()))
 
 
 def _went_on(first: CapturedStack | None, second: CapturedStack | None) -> bool:
     """True when the main thread is elsewhere in the second look: those of watchdogs and bars always are."""
     if first is None or second is None:
         return False
-    one, other = main_thread(first.threads), main_thread(second.threads)
-    return one is not None and other is not None and one.frames != other.frames
+    before, now = main_thread(first.threads), main_thread(second.threads)
+    return before is not None and now is not None and before.frames != now.frames
 
 
 def _kernel_moved(first: tuple[KernelThread, ...] | None, second: tuple[KernelThread, ...] | None) -> bool:
     """The same for the main thread's system call, where there are no stacks; running counts as moving."""
     if not first or not second:
         return False
-    one, other = first[0], second[0]
-    return (one.syscall, one.wchan) != (other.syscall, other.wchan) or "R" in (one.state, other.state)
+    before, now = first[0], second[0]
+    return (before.syscall, before.wchan) != (now.syscall, now.wchan) or "R" in (before.state, now.state)
 
 
-def _state(rank: RankSample, kernel: Mapping[int, tuple[KernelThread, ...]]) -> str:
+def _second_state(rank: RankSample, kernel: Mapping[int, tuple[KernelThread, ...]]) -> str:
     """Its state in the second look; `gone` where the kernel had no thread of it any more."""
     if rank.pid not in kernel:
         return rank.state
@@ -205,22 +206,22 @@ def _state(rank: RankSample, kernel: Mapping[int, tuple[KernelThread, ...]]) -> 
     return rows[0].state or rank.state
 
 
-def _process(
+def _rank_process(
     rank: RankSample,
-    asked: Mapping[int, CapturedStack],
+    python_stacks: Mapping[int, CapturedStack],
     kernel: Mapping[int, tuple[KernelThread, ...]],
     below: Mapping[int, CapturedStack],
 ) -> RankProcess:
-    seen = kernel.get(rank.pid) or (KernelThread("", rank.state, rank.wchan, rank.syscall),)
-    stack = asked.get(rank.pid)
+    kernel_threads = kernel.get(rank.pid) or (KernelThread("", rank.state, rank.wchan, rank.syscall),)
+    stack = python_stacks.get(rank.pid)
     workers = tuple(ChildProcess(pid, below[pid].threads) for pid in rank.children if pid in below)
     return RankProcess(
         rank.pid,
         rank.rank,
         rank.world,
         rank.local_world,
-        states=(rank.state, _state(rank, kernel)),
-        wchan=seen[0].wchan if seen[0].wchan != "0" else "",
+        states=(rank.state, _second_state(rank, kernel)),
+        wchan=kernel_threads[0].wchan if kernel_threads[0].wchan != "0" else "",
         threads=stack.threads if stack else (),
         children=rank.children,
         workers=workers,
@@ -229,15 +230,15 @@ def _process(
     )
 
 
-def _notes(ranks: Sequence[RankSample], found: Mapping[int, CapturedStack]) -> tuple[str, ...]:
-    unread = [rank for rank in ranks if rank.pid not in found]
+def _unread_notes(ranks: Sequence[RankSample], python_stacks: Mapping[int, CapturedStack]) -> tuple[str, ...]:
+    unread = [rank for rank in ranks if rank.pid not in python_stacks]
     if not unread:
         return ()
-    named = ", ".join(rank.called for rank in unread[:8]) + (" and more" if len(unread) > 8 else "")
+    names = ", ".join(rank.called for rank in unread[:8]) + (" and more" if len(unread) > 8 else "")
     if stacks.folder_of(ranks):
-        return (f"{named}: no Python stack could be read",)
+        return (f"{names}: no Python stack could be read",)
     if why := stack_methods.forbids(unread):
-        return (f"{named}: no Python stack, as the job was not started armed and {why}",)
+        return (f"{names}: no Python stack, as the job was not started armed and {why}",)
     if not stacks.spies(ranks):
-        return (f"{named}: no Python stack; no py-spy here can be run, and the job was not started armed",)
-    return (f"{named}: no Python stack could be read",)
+        return (f"{names}: no Python stack; no py-spy here can be run, and the job was not started armed",)
+    return (f"{names}: no Python stack could be read",)

@@ -42,12 +42,12 @@ class Counters:
 
     def gained_since(self, before: Counters) -> tuple[str, ...]:
         """What grew, as `mlx5_0/1 link_downed +2`; a counter that went back was reset, and is left out."""
-        grown = [
+        gains = [
             f"{whose} {name} +{now - then}"
             for (whose, name), now in sorted(self.counts.items())
             if (then := before.counts.get((whose, name))) is not None and now > then
         ]
-        return (*grown, *_gpus(before.gpus, self.gpus))
+        return (*gains, *_gpu_growth(before.gpus, self.gpus))
 
 
 async def read(root: str = "/") -> Counters:
@@ -56,9 +56,11 @@ async def read(root: str = "/") -> Counters:
     words = [f"read:{_PORTS}/*/ports/*/{name}" for name in sorted(names)]
     words += [f"read:{_NETS}/*/{name}" for name in _NET]
     argv = child("host/files", "--root", root, "--each", EACH, *words)
-    seen, gpus = await asyncio.gather(child_process.run("counters", Command(argv), DEADLINE), _ask_gpus())
-    files = Files.parse_json(seen)
-    return Counters(dict(_counts(files)) if isinstance(files, Files) else {}, gpus)
+    observation, gpus = await asyncio.gather(
+        child_process.run("counters", Command(argv), DEADLINE), _ask_gpus()
+    )
+    files = Files.parse_json(observation)
+    return Counters(dict(_read_counts(files)) if isinstance(files, Files) else {}, gpus)
 
 
 def note(gained: tuple[str, ...]) -> tuple[str, ...]:
@@ -69,7 +71,7 @@ def note(gained: tuple[str, ...]) -> tuple[str, ...]:
     return (f"error counters that grew while the job was watched: {', '.join(gained[:MOST])}{more}",)
 
 
-def _counts(files: Files) -> Iterator[tuple[tuple[str, str], int]]:
+def _read_counts(files: Files) -> Iterator[tuple[tuple[str, str], int]]:
     for path, text in files.files.items():
         value = whole_number(text.strip())
         if value is None:
@@ -87,7 +89,7 @@ async def _ask_gpus() -> Observation | None:
     return await child_process.run("nvml-growth", Command(argv), DEADLINE)
 
 
-def _gpus(before: Observation | None, now: Observation | None) -> Iterator[str]:
+def _gpu_growth(before: Observation | None, now: Observation | None) -> Iterator[str]:
     from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
 
     if before is None or now is None or not (before.answered and now.answered):
@@ -97,5 +99,5 @@ def _gpus(before: Observation | None, now: Observation | None) -> Iterator[str]:
     for gpu in growth.gpus if isinstance(growth, ErrorGrowth) else ():
         yield from (f"GPU {gpu.index} {name} +{count}" for name, count in gpu.gained.items() if count)
         for link in gpu.links:
-            told = (f"{name} +{count}" for name, count in link.gained.items() if count)
-            yield from (f"GPU {gpu.index} NVLink {link.link} {one}" for one in told)
+            gains = (f"{name} +{count}" for name, count in link.gained.items() if count)
+            yield from (f"GPU {gpu.index} NVLink {link.link} {gain}" for gain in gains)

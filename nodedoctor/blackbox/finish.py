@@ -38,7 +38,7 @@ Log = tuple[str, int]
 """A file with output of the job, and where that begins in it."""
 
 
-async def attached(watch: Watch, folder: Folder, say: Say, *, has_ended: bool) -> bool:
+async def attached(watch: Watch, folder: Folder, report: Say, *, has_ended: bool) -> bool:
     """Close the folder of a job that was watched; True where it is seen to have failed.
 
     Of a job that ended by itself the exit code is not known: what its ranks wrote into files is judged.
@@ -55,9 +55,9 @@ async def attached(watch: Watch, folder: Folder, say: Say, *, has_ended: bool) -
         if document is not None and text(document, "outcome") == "failure":
             artifacts.verdict(folder, document)
             artifacts.page(folder, document)
-            say(_verdict_line(document))
-            say(f"kept in {folder.path}")
-            _say_losses(folder, say)
+            report(_verdict_line(document))
+            report(f"kept in {folder.path}")
+            _say_losses(folder, report)
             return True
     if watch.hangs:
         document = watch.hangs[-1].document
@@ -67,12 +67,12 @@ async def attached(watch: Watch, folder: Folder, say: Say, *, has_ended: bool) -
                 document = again
                 artifacts.verdict(folder, document)
         artifacts.page(folder, document)
-    _say_losses(folder, say)
+    _say_losses(folder, report)
     return lasting
 
 
 def report_end(
-    watch: Watch | None, folder: Folder, status: int, files: Sequence[Log], say: Say, began: float
+    watch: Watch | None, folder: Folder, status: int, files: Sequence[Log], report: Say, began: float
 ) -> Json | None:
     """Close the folder of a command that was run: one line when it ended well, else why it did not.
 
@@ -84,30 +84,30 @@ def report_end(
     folder.settle()
     folder.write("run.json", run_json(watch, folder, **more))
     for late_rank in watch.late.late_ranks if watch is not None else ():
-        say(late_rank.words)
+        report(late_rank.words)
     hang = watch.hangs[-1] if watch is not None and watch.hangs else None
     lasting = hang is not None and hang.resumed_after is None
     asyncio.run(_keep_ends(folder, files))
     if code == 0 and not lasting:
-        say(f"the job ended well after {_long(seconds)}; kept in {folder.path}")
-        _say_losses(folder, say)
+        report(f"the job ended well after {_duration_words(seconds)}; kept in {folder.path}")
+        _say_losses(folder, report)
         return None
     if watch is not None and not lasting:  # of a hang the look at it has them
         asyncio.run(_keep_end(folder, watch, failed=True))
     document = asyncio.run(triage(folder, files, FULL, looks=lasting))
     if hang is not None and lasting and (document is None or text(document, "outcome") != "failure"):
         document = hang.document
-    say(f"the job {_end(status)} after {_long(seconds)}")
+    report(f"the job {_end_words(status)} after {_duration_words(seconds)}")
     if document is None or not _says_why(document):
-        say("nothing in its output says why")
+        report("nothing in its output says why")
     else:
         artifacts.verdict(folder, document)
         artifacts.page(folder, document)
-        say(_verdict_line(document))
+        report(_verdict_line(document))
     for line in counters.note(watch.gained if watch is not None else ()):
-        say(line)
-    say(f"kept in {folder.path}; `nodedoctor triage {folder.path}` judges it again")
-    _say_losses(folder, say)
+        report(line)
+    report(f"kept in {folder.path}; `nodedoctor triage {folder.path}` judges it again")
+    _say_losses(folder, report)
     return document
 
 
@@ -135,16 +135,16 @@ async def triage(
     paths += [str(folder.path / "capture.json")] if looks else []
     listing = await child_process.run("ls", Command(("ls", "-d", "--", *paths)), 1.0)
     there = [line for line in listing.text.splitlines() if line]
-    begun = [await _from(path, begin, seconds / 4) for path, begin in files if begin]
-    argv = (*ourselves(), "triage", "--json", "--no-node", *there, *(("-",) if begun else ()))
-    if not there and not begun:
+    newest = [await _read_added(path, begin, seconds / 4) for path, begin in files if begin]
+    argv = (*ourselves(), "triage", "--json", "--no-node", *there, *(("-",) if newest else ()))
+    if not there and not newest:
         return None
-    observation = await child_process.run("triage", Command(argv, stdin="".join(begun).encode()), seconds)
+    observation = await child_process.run("triage", Command(argv, stdin="".join(newest).encode()), seconds)
     try:
-        found = loaded(observation.text) if observation.answered else None
+        document = loaded(observation.text) if observation.answered else None
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
@@ -152,7 +152,7 @@ async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
     for path, begin in files:
         if path.startswith(str(folder.path)):
             continue  # the job writes it into the folder itself
-        newest = await _from(path, begin, SHORT)
+        newest = await _read_added(path, begin, SHORT)
         if len(newest.encode()) <= KEPT_SIZE:
             artifacts.whole_output(folder, path, newest)
         else:
@@ -171,15 +171,17 @@ async def _keep_end(folder: Folder, watch: Watch, *, failed: bool) -> None:
         folder.settle()
 
 
-async def _from(path: str, begin: int, seconds: float) -> str:
+async def _read_added(path: str, begin: int, seconds: float) -> str:
     """What the job added to a file, the newest 4 MiB of it (`children.pipes.KEPT`)."""
-    seen = await child_process.run("tail", Command(("tail", "-c", f"+{begin + 1}", "--", path)), seconds)
-    return seen.text
+    observation = await child_process.run(
+        "tail", Command(("tail", "-c", f"+{begin + 1}", "--", path)), seconds
+    )
+    return observation.text
 
 
 def run_json(watch: Watch | None, folder: Folder, **more: object) -> str:
     """The document `run.json`, `nodedoctor.run/1`; `watch` is None for a command that ended before it."""
-    told = {
+    document = {
         "schema": "nodedoctor.run/1",
         "tool": __version__,
         **more,
@@ -187,7 +189,7 @@ def run_json(watch: Watch | None, folder: Folder, **more: object) -> str:
         "lost_writes": folder.lost,
         "problem": folder.problem,
     }
-    return json.dumps(told, indent=1) + "\n"
+    return json.dumps(document, indent=1) + "\n"
 
 
 async def await_recording(
@@ -202,9 +204,9 @@ async def await_recording(
         report(f"this node was not recorded: {why}")
 
 
-def _say_losses(folder: Folder, say: Say) -> None:
+def _say_losses(folder: Folder, report: Say) -> None:
     if folder.lost:
-        say(f"{count_with_noun(folder.lost, 'write')} to {folder.path} came to nothing: {folder.problem}")
+        report(f"{count_with_noun(folder.lost, 'write')} to {folder.path} came to nothing: {folder.problem}")
 
 
 def _verdict_line(document: Json) -> str:
@@ -222,7 +224,7 @@ def _died_unexplained(document: Json) -> bool:
     return text(document, "outcome") == "undetermined" and bool(events & {"raised", "process_exit"})
 
 
-def _end(status: int) -> str:
+def _end_words(status: int) -> str:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         try:
@@ -232,7 +234,7 @@ def _end(status: int) -> str:
     return f"ended with exit code {os.WEXITSTATUS(status)}"
 
 
-def _long(seconds: float) -> str:
+def _duration_words(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

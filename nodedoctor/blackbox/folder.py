@@ -50,7 +50,7 @@ class Folder:
         self._keeper = keeper
         self._queue: queue.Queue[bytes | None] = queue.Queue(WAITING)
         self._settled = threading.Event()
-        for work in (self._feed, self._listen):
+        for work in (self._feed_keeper, self._hear_keeper):
             threading.Thread(target=work, name="folder", daemon=True).start()
 
     @classmethod
@@ -73,20 +73,20 @@ class Folder:
             )
         except OSError as error:  # no more processes, or an interpreter that we may not start
             raise FolderProblem(f"--dir {parent}: the program that writes it: {error.strerror}") from None
-        told = _first_line(keeper, MAKING)
-        if "made" not in told:
+        answer = _first_line(keeper, MAKING)
+        if "made" not in answer:
             keeper.kill()
-            why = str(told.get("error") or f"no answer in {MAKING:g} s")
+            why = str(answer.get("error") or f"no answer in {MAKING:g} s")
             raise FolderProblem(f"--dir {parent}: {why}")
         return cls(path, keeper)
 
     def write(self, name: str, data: str | bytes) -> None:
         """Keep a file, whole or not at all; the last of a name wins."""
-        self._put(name, data, False)
+        self._enqueue(name, data, False)
 
     def append(self, name: str, data: str | bytes) -> None:
         """Add to a file, of which the newest part is kept."""
-        self._put(name, data, True)
+        self._enqueue(name, data, True)
 
     def settle(self, seconds: float = SETTLING) -> None:
         """Wait until all that was handed over is written or lost, so that the losses are known."""
@@ -105,16 +105,16 @@ class Folder:
             return False
         return True
 
-    def _put(self, name: str, data: str | bytes, more: bool) -> None:
+    def _enqueue(self, name: str, data: str | bytes, more: bool) -> None:
         raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
         head = json.dumps({"name": name, "size": len(raw), "more": more}).encode()
         try:
             self._queue.put_nowait(head + b"\n" + raw)
         except queue.Full:
-            self._count("the disk is slower than what is to be kept")
+            self._count_loss("the disk is slower than what is to be kept")
 
-    def _feed(self) -> None:
-        """A thread: hand on what waits; it may wait for the keeper, and the keeper for the disk."""
+    def _feed_keeper(self) -> None:
+        """A thread: write what waits; it may wait for the keeper, and the keeper for the disk."""
         pipe = self._keeper.stdin
         assert pipe is not None
         while (frame := self._queue.get()) is not None:
@@ -122,22 +122,22 @@ class Folder:
                 pipe.write(frame)
                 pipe.flush()
             except (OSError, ValueError) as error:
-                self._count(str(error))
+                self._count_loss(str(error))
         with contextlib.suppress(OSError):
             pipe.close()
 
-    def _listen(self) -> None:
+    def _hear_keeper(self) -> None:
         """A thread: count what the keeper could not write."""
         assert self._keeper.stdout is not None
         for line in self._keeper.stdout:
             with contextlib.suppress(ValueError):
-                told = mapping(loaded(line))
-                if "mark" in told:
+                answer = mapping(loaded(line))
+                if "mark" in answer:
                     self._settled.set()
                 else:
-                    self._count(str(told.get("problem", "")))
+                    self._count_loss(str(answer.get("problem", "")))
 
-    def _count(self, problem: str) -> None:
+    def _count_loss(self, problem: str) -> None:
         self.lost += 1
         self.problem = problem or self.problem
 
@@ -147,7 +147,7 @@ def _first_line(keeper: subprocess.Popen[bytes], seconds: float) -> dict[str, ob
     if not select.select([keeper.stdout], [], [], seconds)[0]:
         return {}
     try:
-        told = loaded(keeper.stdout.readline())
+        answer = loaded(keeper.stdout.readline())
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return answer if isinstance(answer, dict) else {}

@@ -38,11 +38,13 @@ async def ask(seconds: float) -> dict[int, GpuUse]:
     """The same where there is a driver."""
     samples: list[Sequence[GpuLoad]] = []
     with contextlib.suppress(asyncio.TimeoutError, OSError):
-        await asyncio.wait_for(_collect(samples, 1 + max(1, round(seconds / EVERY))), seconds + DEADLINE)
+        await asyncio.wait_for(
+            _collect_samples(samples, 1 + max(1, round(seconds / EVERY))), seconds + DEADLINE
+        )
     return by_process(samples)
 
 
-async def _collect(samples: list[Sequence[GpuLoad]], count: int) -> None:
+async def _collect_samples(samples: list[Sequence[GpuLoad]], count: int) -> None:
     from nodedoctor.facts.gpu.nvml.watch import LoadSample, sample_of
 
     before: LoadSample | None = None
@@ -69,32 +71,32 @@ def by_process(samples: Iterable[Sequence[GpuLoad]]) -> dict[int, GpuUse]:
         for process in loads[-1].gpu.processes or ():
             indices_by_pid.setdefault(process.pid, set()).add(index)
     single_gpu = {pid: min(indices) for pid, indices in indices_by_pid.items() if len(indices) == 1}
-    return {pid: _use(index, by_gpu[index]) for pid, index in single_gpu.items()}
+    return {pid: _gpu_use(index, by_gpu[index]) for pid, index in single_gpu.items()}
 
 
-def _use(index: int, loads: Sequence[GpuLoad]) -> GpuUse:
+def _gpu_use(index: int, loads: Sequence[GpuLoad]) -> GpuUse:
     gpus = [load.gpu for load in loads]
     slowed = [set(gpu.clock_event_reasons or ()) - {"gpu_idle"} for gpu in gpus]
     return GpuUse(
         index,
-        _median(gpu.gpu_utilization_percent for gpu in gpus),
-        _median(gpu.power_draw_w for gpu in gpus),
-        _median(gpu.power_limit_w for gpu in gpus),
-        _median(gpu.clock_sm_mhz for gpu in gpus),
-        _rate((load.pcie_tx_mib_s, load.pcie_rx_mib_s) for load in loads),
-        _rate((load.nvlink_tx_mib_s, load.nvlink_rx_mib_s) for load in loads),
+        _median_value(gpu.gpu_utilization_percent for gpu in gpus),
+        _median_value(gpu.power_draw_w for gpu in gpus),
+        _median_value(gpu.power_limit_w for gpu in gpus),
+        _median_value(gpu.clock_sm_mhz for gpu in gpus),
+        _median_rate((load.pcie_tx_mib_s, load.pcie_rx_mib_s) for load in loads),
+        _median_rate((load.nvlink_tx_mib_s, load.nvlink_rx_mib_s) for load in loads),
         tuple(sorted(set.intersection(*slowed))),
     )
 
 
-def _median(values: Iterable[float | None]) -> float | None:
+def _median_value(values: Iterable[float | None]) -> float | None:
     read_values = [value for value in values if value is not None]
     return median(read_values) if read_values else None
 
 
-def _rate(rates: Iterable[tuple[float | None, float | None]]) -> float | None:
+def _median_rate(rates: Iterable[tuple[float | None, float | None]]) -> float | None:
     """MB/s in both directions together; the first sample of a counter has none."""
-    return _median(
+    return _median_value(
         None if sent is None or received is None else MIB_TO_MB * (sent + received)
         for sent, received in rates
     )

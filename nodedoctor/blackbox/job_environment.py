@@ -1,8 +1,8 @@
 """What a job is started with so that its next hang leaves evidence; nothing that is set already is changed.
 
 Sources of every variable: `nodedoctor explain NAME`. Old and new names of the flight recorder are both set,
-because nobody knows here which torch the ranks will load: in the rank our sitecustomize knows, and leaves the
-one that its torch reads. Where a person has set one of them, neither is.
+because which torch the ranks will load is not known here: in the rank our sitecustomize knows, and leaves
+the one that its torch reads. Where a person has set one of them, neither is.
 """
 
 from __future__ import annotations
@@ -66,23 +66,23 @@ def arm(environ: Mapping[str, str], folder: str, *, stamp: str, hook: str = "", 
     ]
     if hook:
         groups.append(((REGISTERED,), {REGISTERED: PER_USER.format(uid=os.getuid())}))
-    made: dict[str, str] = {}
-    kept = []
+    variables: dict[str, str] = {}
+    unchanged = []
     for names, wanted in groups:
-        if found := [name for name in names if name in environ]:
-            kept += found
+        if present := [name for name in names if name in environ]:
+            unchanged += present
         else:
-            made |= wanted
+            variables |= wanted
     if hook:
-        known = environ.get("PYTHONPATH", "").split(os.pathsep)
-        before = os.pathsep.join(entry for entry in known if entry != hook)
-        made["PYTHONPATH"] = f"{hook}{os.pathsep}{before}" if before else hook
-        made["NODEDOCTOR_TRACER"] = str(os.getpid())
-    return Armed(made, tuple(kept), bool(hook))
+        entries = environ.get("PYTHONPATH", "").split(os.pathsep)
+        before = os.pathsep.join(entry for entry in entries if entry != hook)
+        variables["PYTHONPATH"] = f"{hook}{os.pathsep}{before}" if before else hook
+        variables["NODEDOCTOR_TRACER"] = str(os.getpid())
+    return Armed(variables, tuple(unchanged), bool(hook))
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on now; 0 when none can be had."""
+    """A TCP port without a listener now; 0 when none can be had."""
     try:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
@@ -93,7 +93,7 @@ def free_port() -> int:
 
 def for_shell(armed: Armed) -> str:
     """Lines for a shell; PYTHONPATH keeps what the shell has by then."""
-    return "".join(f"export {name}={_shell(name, value)}\n" for name, value in armed.variables.items())
+    return "".join(f"export {name}={_shell_value(name, value)}\n" for name, value in armed.variables.items())
 
 
 def for_env_file(armed: Armed) -> str:
@@ -110,11 +110,11 @@ def for_sbatch(armed: Armed) -> str:
     """Lines for a batch script: srun hands the environment on to all tasks; the folder must be shared."""
     folder = next((v for n, v in armed.variables.items() if n == "NCCL_DEBUG_FILE"), "")
     below = os.path.dirname(os.path.dirname(folder)) if folder else ""
-    made = f"mkdir -p {shlex.quote(below)}/fr {shlex.quote(below)}/nccl\n" if below else ""
-    return made + for_shell(armed)
+    mkdir = f"mkdir -p {shlex.quote(below)}/fr {shlex.quote(below)}/nccl\n" if below else ""
+    return mkdir + for_shell(armed)
 
 
-def _shell(name: str, value: str) -> str:
+def _shell_value(name: str, value: str) -> str:
     if name == "PYTHONPATH":
         return f"{shlex.quote(value.split(os.pathsep)[0])}${{PYTHONPATH:+:$PYTHONPATH}}"
     return shlex.quote(value)

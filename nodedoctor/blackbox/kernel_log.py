@@ -44,21 +44,21 @@ async def lines(ranks: Sequence[RankSample]) -> tuple[str, ...]:
         return ()
     began = time.localtime(boot + min(rank.start for rank in ranks) / TICKS_PER_SECOND - SLACK)
     since = year_seconds(began.tm_mon, began.tm_mday, began.tm_hour, began.tm_min, began.tm_sec, None)
-    kept = (line for line in text(answer, "text").splitlines() if _matters(line, since))
-    return tuple(kept)[-MOST:]
+    relevant = (line for line in text(answer, "text").splitlines() if _is_relevant(line, since))
+    return tuple(relevant)[-MOST:]
 
 
-def _matters(line: str, since: float) -> bool:
+def _is_relevant(line: str, since: float) -> bool:
     """Whether a line can explain the end of a process, and is new enough; its time has no year."""
-    events = _events(line)
+    events = _line_events(line)
     times = (event.time for event in events if isinstance(event.what, (HostOom, XidReported, KernelTaskHung)))
     return any(moment is not None and (moment - since) % YEAR < YEAR / 2 for moment in times)
 
 
 def _named_by(line: str) -> set[int | None]:
     """The processes that a message names."""
-    return {pid for event in _events(line) for pid in (event.who.pid, getattr(event.what, "pid", None))}
+    return {pid for event in _line_events(line) for pid in (event.who.pid, getattr(event.what, "pid", None))}
 
 
-def _events(line: str) -> list[Event[Any]]:
+def _line_events(line: str) -> list[Event[Any]]:
     return list(read_events(parse_line(line, Place("kernel log", 0))))

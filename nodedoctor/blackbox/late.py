@@ -54,7 +54,7 @@ class LateRanks:
             and candidate[0] not in {entry.rank for entry in self.late_ranks}
             and self._asking is None
         ):
-            self._asking = asyncio.ensure_future(self._tell(sample.living, *candidate))
+            self._asking = asyncio.ensure_future(self._report_late(sample.living, *candidate))
         if self._began is None and self._times.needs_looks:
             self._began = sample.moment
         looks = self._began is not None and sample.moment - self._began < LOOKING and self._times.needs_looks
@@ -72,7 +72,7 @@ class LateRanks:
         if self._asking is not None:
             self._asking.cancel()
 
-    async def _tell(self, ranks: tuple[RankSample, ...], rank: int, late: Lateness) -> None:
+    async def _report_late(self, ranks: tuple[RankSample, ...], rank: int, late: Lateness) -> None:
         live = await ask(self._host, ranks)
         process = next(entry for entry in live.processes if entry.rank == rank)
         words = f"rank {rank} {late.words}{stragglers.reason(live, process)}"

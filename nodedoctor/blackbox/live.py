@@ -66,13 +66,13 @@ async def look_here(where: Where, seconds: float = DEADLINE) -> LiveJob:
 
 
 async def look_over(transport: Transport, request: FleetRequest) -> LiveJob:
-    """What is seen of the job on all nodes of a transport; FleetError when nobody can be asked."""
+    """What is seen of the job on all nodes of a transport; FleetError when no node can be asked."""
     hosts = await transport.hosts()
     came: dict[str, Node] = {}
 
     async def take_in() -> None:
-        asked = cast("AsyncGenerator[Node, None]", transport.ask(request))
-        async with contextlib.aclosing(asked) as answers:
+        asking = cast("AsyncGenerator[Node, None]", transport.ask(request))
+        async with contextlib.aclosing(asking) as answers:
             async for node in answers:
                 came.setdefault(node.host, node)
 
@@ -88,7 +88,7 @@ def together(hosts: Sequence[str], came: Mapping[str, Node]) -> LiveJob:
     silent: list[tuple[str, str]] = []
     for host in hosts:
         node = came.get(host)
-        look = _answer(node.raw) if node is not None else None
+        look = _read_answer(node.raw) if node is not None else None
         if look is not None:
             notes = look.notes if look.processes else (*look.notes, "no rank was found there")
             looks.append(replace(look, host=host, notes=notes))
@@ -102,7 +102,7 @@ def answer(live: LiveJob) -> str:
     return json.dumps(saved.look_document(live)) + "\n"
 
 
-def _answer(raw: str) -> LiveJob | None:
+def _read_answer(raw: str) -> LiveJob | None:
     lines = (line for line in raw.splitlines() if saved.SCHEMA in line)
     return next((look for line in lines if (look := saved.read_look(line.encode())) is not None), None)
 
@@ -144,7 +144,7 @@ class _Steps:
     def __init__(self, first: Sample) -> None:
         self.times = StepTimes()
         self._progress = Progress()
-        self._take(first)
+        self._feed_sample(first)
         self._before = self._progress.count
 
     @property
@@ -156,8 +156,8 @@ class _Steps:
     async def follow(self, samples: AsyncIterator[Sample]) -> None:
         """Take them in until cancelled."""
         async for sample in samples:
-            self._take(sample)
+            self._feed_sample(sample)
 
-    def _take(self, sample: Sample) -> None:
+    def _feed_sample(self, sample: Sample) -> None:
         self._progress.feed(sample)
         self.times.feed(sample)

@@ -41,18 +41,20 @@ class MemoryGroups:
         if not self._first:
             return ()
         words = [f"read:{group}" for group in self._first]
-        words += [f"read:{_folder(group)}/{limit}" for group in self._first for limit in LIMITS]
+        words += [f"read:{_group_folder(group)}/{limit}" for group in self._first for limit in LIMITS]
         observation = await child_process.run(
             "memory-groups", Command(child("host/files", "--each", "2", *words)), DEADLINE
         )
         files = Files.parse_json(observation)
-        lines = (_line(files, *first) for first in self._first.items()) if isinstance(files, Files) else ()
+        lines = (
+            (_kill_line(files, *first) for first in self._first.items()) if isinstance(files, Files) else ()
+        )
         return tuple(filter(None, lines))
 
 
-def _line(files: Files, group: str, before: int) -> str:
+def _kill_line(files: Files, group: str, before: int) -> str:
     """What is kept of a group; '' without a limit, as of the root, which counts everybody's kills."""
-    folder = _folder(group)
+    folder = _group_folder(group)
     now = _KILLS.search(files.files.get(group, ""))
     for name in LIMITS if now is not None and int(now[1]) > before else ():
         limit = whole_number(files.files.get(f"{folder}/{name}", "").strip())
@@ -62,5 +64,5 @@ def _line(files: Files, group: str, before: int) -> str:
     return ""
 
 
-def _folder(group: str) -> str:
+def _group_folder(group: str) -> str:
     return group.rpartition("/")[0]

@@ -48,14 +48,14 @@ def main(words: list[str]) -> int:
     if not command:
         return exec_fallback.no_command()
     try:
-        job = _started(command, arguments)
+        job = _start_job(command, arguments)
     except exec_fallback.NotStarted as problem:
         refused = problem
     except Exception as error:  # a watch that cannot begin is no reason not to train
         _say_unwatched(error, "the command is not watched")
         refused = exec_fallback.exec_command(command)
     else:
-        status = _watched(job)
+        status = _follow_job(job)
         if not arguments.decide:
             return start.die_as(status)
         return decision.end(status, job.verdict, arguments.exclude)
@@ -63,7 +63,7 @@ def main(words: list[str]) -> int:
     return refused.code
 
 
-def _watched(job: StartedJob) -> int:
+def _follow_job(job: StartedJob) -> int:
     """The command's wait status, whatever becomes of the watch."""
     try:
         asyncio.run(job.follow())
@@ -79,18 +79,18 @@ def _watched(job: StartedJob) -> int:
     return status
 
 
-def _started(command: Sequence[str], arguments: argparse.Namespace) -> StartedJob:
+def _start_job(command: Sequence[str], arguments: argparse.Namespace) -> StartedJob:
     """The command, running; whatever is raised but NotStarted, it does not run yet."""
     outputs = start.outputs()
     reading, writing = os.pipe() if outputs.pumped else (-1, -1)
     folder = _folder(arguments.dir, reading)
-    _close(reading)
+    _close_descriptor(reading)
     environ = dict(os.environ)
     if folder is not None and not arguments.no_arm:
-        environ |= _armed(folder, arguments)
+        environ |= _arm_job(folder, arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, start.FORWARDED)  # until follow() can hand them on
     pump = start.pump(outputs, writing if folder is not None else -1)
-    _close(writing)
+    _close_descriptor(writing)
     pid = start.spawn(command, environ, outputs)
     if pump is not None:
         start.begin(pump, pid)
@@ -145,12 +145,12 @@ class StartedJob:
         for number in start.FORWARDED:
             if signal.getsignal(number) is signal.SIG_IGN:
                 continue  # nohup(1) means it, for the command, too
-            loop.add_signal_handler(number, self._forward, number)
+            loop.add_signal_handler(number, self._forward_signal, number)
         # Many signals at once fill the pipe that wakes the loop, which is awake then: no error of the job.
         signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
         self._child_changed()
-        watching = asyncio.ensure_future(self._watching())
+        watching = asyncio.ensure_future(self._watch_job())
         reaping = asyncio.ensure_future(_reap_orphans(self.pid)) if os.getpid() == 1 else None
         try:
             await self._status
@@ -170,7 +170,7 @@ class StartedJob:
             if self._stacks:
                 await stacks.drop(self._stacks)
             # The loop closes what a signal is written to before it gives up hearing them; Python's word on
-            # that would stand in the job's output as an error of the job.
+            # that would be in the job's output as an error of the job.
             signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
             for number in HEARD:
                 loop.remove_signal_handler(number)
@@ -202,7 +202,7 @@ class StartedJob:
         )
         self._folder.close()
 
-    async def _watching(self) -> None:
+    async def _watch_job(self) -> None:
         if self._folder is None:
             return
         wanted: dict[str, object] = {
@@ -216,18 +216,18 @@ class StartedJob:
         tell: Callable[[str], None] = self._say if os.isatty(2) else _only_hangs(self._say)
         self._watch = Watch(
             wanted, self._folder, tell, settings(arguments), pace(arguments),
-            on_hang=arguments.on_hang, caught=self._caught,
+            on_hang=arguments.on_hang, caught=self._plan_kill,
         )  # fmt: skip
         await self._watch.run()
 
-    def _caught(self) -> None:
+    def _plan_kill(self) -> None:
         limit = self._arguments.kill_after
         if self._killing is not None:
             self._killing.cancel()
         if limit is not None:
-            self._killing = asyncio.ensure_future(self._kill(limit))
+            self._killing = asyncio.ensure_future(self._kill_job(limit))
 
-    async def _kill(self, limit: words_of.KillAfter) -> None:
+    async def _kill_job(self, limit: words_of.KillAfter) -> None:
         """End the job a while after a hang, unless it went on or little but the time speaks for the hang."""
         watch = self._watch
         assert watch is not None
@@ -236,16 +236,16 @@ class StartedJob:
         ends = time.monotonic() + 2 * limit.seconds
         await asyncio.sleep(limit.seconds)
         for look in itertools.count(1):
-            before, found = await watch.signs(hang, before)
+            before, signs = await watch.signs(hang, before)
             if watch.hangs[-1] is not hang:  # it went on
                 return
-            if found.met >= needed:
+            if signs.met >= needed:
                 break
-            left = ends - time.monotonic()
-            if left <= 0 and look >= LOOKS:
-                self._say(f"the job is not ended (--kill-after {limit.seconds:g}): {found.against}")
+            remaining = ends - time.monotonic()
+            if remaining <= 0 and look >= LOOKS:
+                self._say(f"the job is not ended (--kill-after {limit.seconds:g}): {signs.against}")
                 return
-            await asyncio.sleep(min(max(left, 0.0), LOOK_AGAIN))
+            await asyncio.sleep(min(max(remaining, 0.0), LOOK_AGAIN))
         self._say(f"ending the job {limit.seconds:g} s after the hang was seen (--kill-after)")
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGTERM)
@@ -256,7 +256,7 @@ class StartedJob:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _forward(self, number: int) -> None:
+    def _forward_signal(self, number: int) -> None:
         """Hand a signal on that was sent to us; of an end that is near, keep what there is already now."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
@@ -313,7 +313,7 @@ def _folder(parent: str, copy: int) -> Folder | None:
         return None
 
 
-def _armed(folder: Folder, arguments: argparse.Namespace) -> dict[str, str]:
+def _arm_job(folder: Folder, arguments: argparse.Namespace) -> dict[str, str]:
     """What is set for the job, which also goes to env.txt."""
     hook = ""
     if not arguments.no_stack_hook:
@@ -334,19 +334,19 @@ async def _reap_orphans(ours: int) -> None:
     before: set[int] = set()
     while True:
         await asyncio.sleep(REAPING)
-        dead = {pid for pid in _children() if pid != ours and not lives(pid)}
+        dead = {pid for pid in _child_pids() if pid != ours and not lives(pid)}
         for pid in dead & before:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         before = dead
 
 
-def _children() -> list[int]:
+def _child_pids() -> list[int]:
     with contextlib.suppress(OSError), open("/proc/self/task/1/children", encoding="ascii") as file:
         return [int(word) for word in file.read().split()]
     return []
 
 
-def _close(number: int) -> None:
+def _close_descriptor(number: int) -> None:
     if number >= 0:
         os.close(number)

@@ -43,25 +43,25 @@ class Way:
 
 def stack_methods(ranks: Sequence[RankSample] = (), *, hooked: bool = False) -> tuple[Way, ...]:
     """All ways; `hooked` says that the job is started with our hook."""
-    return (_signal(ranks, hooked), _spy(ranks), _kernel())
+    return (_signal_way(ranks, hooked), _spy_way(ranks), _kernel_way())
 
 
 def phrase(ranks: Sequence[RankSample]) -> str:
     """The ways that work for these ranks, in one line."""
-    found = stack_methods(ranks)
-    working = [way.why for way in found if way.works]
-    return "; ".join(working) if working else "; ".join(way.why for way in found)
+    methods = stack_methods(ranks)
+    working = [way.why for way in methods if way.works]
+    return "; ".join(working) if working else "; ".join(way.why for way in methods)
 
 
-def _signal(ranks: Sequence[RankSample], hooked: bool) -> Way:
+def _signal_way(ranks: Sequence[RankSample], hooked: bool) -> Way:
     if hooked or any(rank.stacks for rank in ranks):
         return Way("signal", True, "by the signal that the ranks have registered")
     return Way("signal", False, "the job was started without the stack hook (`nodedoctor arm`)")
 
 
-def _spy(ranks: Sequence[RankSample]) -> Way:
-    found = spies(ranks)
-    if not found:
+def _spy_way(ranks: Sequence[RankSample]) -> Way:
+    spy_paths = spies(ranks)
+    if not spy_paths:
         return Way(
             "py-spy",
             False,
@@ -69,15 +69,15 @@ def _spy(ranks: Sequence[RankSample]) -> Way:
         )
     if scope := forbids(ranks):
         return Way("py-spy", False, f"py-spy may not look: {scope}")
-    ours = found[0] == installed_with_us("py-spy")
-    return Way("py-spy", True, "by py-spy" if ours else f"by py-spy ({found[0]})")
+    ours = spy_paths[0] == installed_with_us("py-spy")
+    return Way("py-spy", True, "by py-spy" if ours else f"by py-spy ({spy_paths[0]})")
 
 
 def forbids(ranks: Iterable[RankSample]) -> str:
     """Why this process may not trace the ranks and by what right it might, before trying; '' where it may."""
-    if os.geteuid() == 0 and _has(CAP_SYS_PTRACE):
+    if os.geteuid() == 0 and _has_capability(CAP_SYS_PTRACE):
         return ""
-    scope = _read("/proc/sys/kernel/yama/ptrace_scope").strip()
+    scope = _read_file("/proc/sys/kernel/yama/ptrace_scope").strip()
     if scope == "3":
         return SCOPES[scope]  # no right is enough
     if scope in SCOPES:
@@ -89,25 +89,25 @@ def forbids(ranks: Iterable[RankSample]) -> str:
             continue
         if owner != os.geteuid():
             return f"process {rank.pid} is another user's, or has made itself undumpable; {RIGHT}"
-        if _capabilities(rank.pid, "CapPrm") & ~_capabilities("self", "CapPrm"):
+        if _read_capabilities(rank.pid, "CapPrm") & ~_read_capabilities("self", "CapPrm"):
             return f"process {rank.pid} has capabilities that this one lacks; {RIGHT}"
     return ""
 
 
-def _has(capability: int) -> bool:
+def _has_capability(capability: int) -> bool:
     """True for a capability that is in force here; root in a container often lacks some."""
-    return bool(_capabilities("self", "CapEff") >> capability & 1)
+    return bool(_read_capabilities("self", "CapEff") >> capability & 1)
 
 
-def _capabilities(pid: int | str, kind: str) -> int:
+def _read_capabilities(pid: int | str, kind: str) -> int:
     """A set of capabilities of a process; all of ours and none of another's where it cannot be read."""
-    rows = (row.split() for row in _read(f"/proc/{pid}/status").splitlines())
+    rows = (row.split() for row in _read_file(f"/proc/{pid}/status").splitlines())
     unknown = -1 if pid == "self" else 0
     return next((int(row[1], 16) for row in rows if row and row[0] == f"{kind}:"), unknown)
 
 
-def _kernel() -> Way:
-    missing = [name for name, number in OF_STACKS if not _has(number)]
+def _kernel_way() -> Way:
+    missing = [name for name, number in OF_STACKS if not _has_capability(number)]
     if not missing:
         return Way("kernel", True, "the kernel's stacks, system calls and wait channels")
     return Way(
@@ -115,7 +115,7 @@ def _kernel() -> Way:
     )
 
 
-def _read(path: str) -> str:
+def _read_file(path: str) -> str:
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read(16384)

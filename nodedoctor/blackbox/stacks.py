@@ -52,14 +52,14 @@ class CapturedStack:
 
 def from_faulthandler(text: str) -> tuple[PythonThread, ...]:
     """The threads in what faulthandler writes; the current one is the main thread, which got the signal."""
-    found: list[tuple[bool, list[StackFrame]]] = []
+    threads: list[tuple[bool, list[StackFrame]]] = []
     for line in text.split("\n"):
         head, frame = _THREAD.match(line), _FRAME.match(line)
         if head:
-            found.append((head[1] != "Thread", []))
-        elif frame and found:
-            found[-1][1].append(StackFrame(frame[1], int(frame[2]), frame[3]))
-    return tuple(PythonThread(tuple(frames[:200]), active=current) for current, frames in found)
+            threads.append((head[1] != "Thread", []))
+        elif frame and threads:
+            threads[-1][1].append(StackFrame(frame[1], int(frame[2]), frame[3]))
+    return tuple(PythonThread(tuple(frames[:200]), active=current) for current, frames in threads)
 
 
 def spies(ranks: Iterable[RankSample] = ()) -> tuple[str, ...]:
@@ -71,8 +71,8 @@ def spies(ranks: Iterable[RankSample] = ()) -> tuple[str, ...]:
 
     jobs = [f"{rank.prefix}/bin/py-spy" for rank in ranks if rank.prefix]
     places = [installed_with_us("py-spy"), shutil.which("py-spy"), *jobs]
-    found = [path for path in dict.fromkeys(places) if path and os.access(path, os.X_OK)]
-    return tuple(path for path in found if not is_root() or _only_roots(Writers(), path))
+    spy_paths = [path for path in dict.fromkeys(places) if path and os.access(path, os.X_OK)]
+    return tuple(path for path in spy_paths if not is_root() or _only_roots(Writers(), path))
 
 
 def _only_roots(writers: Writers, path: str) -> bool:
@@ -87,15 +87,15 @@ def folder_of(ranks: Iterable[RankSample]) -> str:
 
 async def of(pids: Sequence[int], ranks: Sequence[RankSample]) -> dict[int, CapturedStack]:
     """The stacks of processes, each by the first way that works."""
-    found: dict[int, CapturedStack] = {}
+    by_pid: dict[int, CapturedStack] = {}
     if folder := folder_of(ranks):
-        found |= await _by_signal(pids, folder, ANSWERING)
-    for way, argv in _spying(ranks):
-        rest = [pid for pid in pids if pid not in found]
+        by_pid |= await _by_signal(pids, folder, ANSWERING)
+    for way, argv in _spy_ways(ranks):
+        rest = [pid for pid in pids if pid not in by_pid]
         if not rest:
             break
-        found |= await _by_spy(rest, way, argv, DEADLINE)
-    return found
+        by_pid |= await _by_spy(rest, way, argv, DEADLINE)
+    return by_pid
 
 
 async def drop(folder: str) -> None:
@@ -103,23 +103,23 @@ async def drop(folder: str) -> None:
     await child_process.run("drop-stacks", Command(child("job/drop_stacks", folder)), DROPPING)
 
 
-def _spying(ranks: Sequence[RankSample]) -> list[tuple[Way, tuple[str, ...]]]:
-    found = spies(ranks)
-    if not found:
+def _spy_ways(ranks: Sequence[RankSample]) -> list[tuple[Way, tuple[str, ...]]]:
+    spy_paths = spies(ranks)
+    if not spy_paths:
         return []
-    ways: list[tuple[Way, tuple[str, ...]]] = [("py-spy", (found[0],))]
+    commands: list[tuple[Way, tuple[str, ...]]] = [("py-spy", (spy_paths[0],))]
     if os.geteuid() != 0 and shutil.which("sudo"):
-        ways.append(("sudo py-spy", ("sudo", "-n", found[0])))
-    return ways
+        commands.append(("sudo py-spy", ("sudo", "-n", spy_paths[0])))
+    return commands
 
 
 async def _by_signal(pids: Sequence[int], folder: str, seconds: float) -> dict[int, CapturedStack]:
     argv = child("job/ask_stacks", folder, str(seconds), *map(str, pids))
-    seen = await child_process.run("ask-stacks", Command(argv), seconds + 2)
-    told = document(seen) or {}
+    observation = await child_process.run("ask-stacks", Command(argv), seconds + 2)
+    texts = document(observation) or {}
     return {
         int(pid): CapturedStack(int(pid), "signal", from_faulthandler(text), text)
-        for pid, text in told.items()
+        for pid, text in texts.items()
         if pid.isdecimal() and isinstance(text, str)
     }
 
@@ -136,20 +136,22 @@ async def _by_spy(
             if refused.is_set():
                 return None
             command = Command((*argv, "dump", "--nonblocking", "--json", "--pid", str(pid)))
-            seen = await child_process.run(f"py-spy-{pid}", command, seconds)
-            if seen.rc and re.search(r"[Pp]ermission|password is required|not permitted", seen.note):
+            observation = await child_process.run(f"py-spy-{pid}", command, seconds)
+            if observation.rc and re.search(
+                r"[Pp]ermission|password is required|not permitted", observation.note
+            ):
                 refused.set()
-            found = parse_threads(seen.text) if seen.answered else ()
-            return CapturedStack(pid, way, found, as_text(found)) if found else None
+            threads = parse_threads(observation.text) if observation.answered else ()
+            return CapturedStack(pid, way, threads, as_text(threads)) if threads else None
 
     stacks = await asyncio.gather(*map(one, pids))
     return {stack.pid: stack for stack in stacks if stack is not None}
 
 
-def as_text(found: Iterable[PythonThread]) -> str:
+def as_text(threads: Iterable[PythonThread]) -> str:
     """Threads as faulthandler would write them, so that one reader serves both."""
     lines: list[str] = []
-    for number, thread in enumerate(found):
+    for number, thread in enumerate(threads):
         word = "Current thread" if thread.owns_gil else "Thread"
         lines.append(f"{word} 0x{number:016x} (most recent call first):")
         lines += [f'  File "{frame.file}", line {frame.line} in {frame.function}' for frame in thread.frames]

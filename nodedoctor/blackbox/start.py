@@ -1,4 +1,4 @@
-"""Starts a command as a shell would, and stands between it and the terminal without being noticed.
+"""Starts a command as a shell would, and is between it and the terminal without being noticed.
 
 The command gets a process group of its own in our session, which becomes the terminal's foreground group:
 what is typed reaches it directly. Of its outputs a regular file is inherited; a terminal or a pipe is put
@@ -42,10 +42,10 @@ class Outputs:
 
 def outputs() -> Outputs:
     """Decide for stdout and stderr; where both are one file, the command gets one, so that order is kept."""
-    given: dict[int, int] = {}
+    descriptors: dict[int, int] = {}
     pumped: list[tuple[int, int]] = []
     files: dict[str, int] = {}
-    seen: dict[tuple[int, int, int], int] = {}
+    number_of: dict[tuple[int, int, int], int] = {}
     for number in (1, 2):
         try:
             about = os.fstat(number)
@@ -53,40 +53,40 @@ def outputs() -> Outputs:
             continue
         is_terminal = os.isatty(number)
         if not (is_terminal or stat.S_ISFIFO(about.st_mode) or stat.S_ISSOCK(about.st_mode)):
-            given[number] = number
+            descriptors[number] = number
             if stat.S_ISREG(about.st_mode):
                 with contextlib.suppress(OSError):
                     files[os.readlink(f"/proc/self/fd/{number}")] = about.st_size
             continue
         key = (about.st_dev, about.st_ino, about.st_rdev)
-        if key in seen:
-            given[number] = given[seen[key]]
+        if key in number_of:
+            descriptors[number] = descriptors[number_of[key]]
             continue
-        seen[key] = number
-        source, given[number] = _terminal(number) if is_terminal else os.pipe()
+        number_of[key] = number
+        source, descriptors[number] = _open_terminal(number) if is_terminal else os.pipe()
         pumped.append((source, number))
     terminals = (source for source, target in pumped if os.isatty(target))
     usual = {source: fcntl.ioctl(source, termios.TCGETS, bytes(64)).hex() for source in terminals}
-    return Outputs(given, tuple(pumped), tuple(files.items()), usual)
+    return Outputs(descriptors, tuple(pumped), tuple(files.items()), usual)
 
 
-def pump(found: Outputs, copy: int) -> subprocess.Popen[bytes] | None:
+def pump(outputs: Outputs, copy: int) -> subprocess.Popen[bytes] | None:
     """Start the pump for what needs one; `copy` is the writing end of the keeper's pipe, -1 for none.
 
     It is there before the command, which could not do without it, and waits on its stdin for the number of
     the command's process group. The ends it reads are closed here: once it closes them too, the command
-    learns that nobody listens.
+    learns that there is no reader.
     """
-    if not found.pumped:
+    if not outputs.pumped:
         return None
-    ways = [f"{source}:{target}:{found.usual.get(source, '')}" for source, target in found.pumped]
-    numbers = {number for way in found.pumped for number in way} | ({copy} - {-1})
+    routes = [f"{source}:{target}:{outputs.usual.get(source, '')}" for source, target in outputs.pumped]
+    numbers = {number for way in outputs.pumped for number in way} | ({copy} - {-1})
     pump = subprocess.Popen(
-        child("job/pump", str(copy), *ways),
+        child("job/pump", str(copy), *routes),
         stdin=subprocess.PIPE,
         pass_fds=tuple(numbers - {1, 2}),
     )
-    for source, _ in found.pumped:
+    for source, _ in outputs.pumped:
         os.close(source)
     return pump
 
@@ -98,7 +98,7 @@ def begin(pump: subprocess.Popen[bytes], group: int) -> None:
         pump.stdin.write(f"{group}\n".encode())
 
 
-def spawn(command: Sequence[str], environ: Mapping[str, str], found: Outputs) -> int:
+def spawn(command: Sequence[str], environ: Mapping[str, str], outputs: Outputs) -> int:
     """Start the command; its pid. NotStarted when there is no such command, OSError when nothing starts."""
     reading, writing = os.pipe()
     foreground = in_foreground()
@@ -109,7 +109,7 @@ def spawn(command: Sequence[str], environ: Mapping[str, str], found: Outputs) ->
             os.setpgid(0, 0)
             if foreground:
                 _give_terminal(os.getpid())
-            for number, source in found.given.items():
+            for number, source in outputs.given.items():
                 os.dup2(source, number)
             become(command, environ)
         except OSError as error:
@@ -121,16 +121,16 @@ def spawn(command: Sequence[str], environ: Mapping[str, str], found: Outputs) ->
         os.setpgid(pid, pid)
     if foreground:
         _give_terminal(pid)
-    for number, source in found.given.items():
+    for number, source in outputs.given.items():
         if source != number and source not in (1, 2):
             with contextlib.suppress(OSError):
                 os.close(source)
     with open(reading, "rb") as pipe:
-        told = pipe.read(4)
-    if told:
+        errno_bytes = pipe.read(4)
+    if errno_bytes:
         os.waitpid(pid, 0)
         take_terminal()
-        raise not_started(command[0], struct.unpack("i", told)[0])
+        raise not_started(command[0], struct.unpack("i", errno_bytes)[0])
     return pid
 
 
@@ -191,14 +191,14 @@ def _give_terminal(group: int) -> None:
         signal.signal(signal.SIGTTOU, before)
 
 
-def _terminal(like: int) -> tuple[int, int]:
+def _open_terminal(like: int) -> tuple[int, int]:
     """A terminal of the same size and settings, but that changes nothing in what passes through: the real
     one does that."""
     master, slave = os.openpty()
     with contextlib.suppress(termios.error):
-        made = termios.tcgetattr(like)
-        made[1] &= ~termios.OPOST
-        termios.tcsetattr(slave, termios.TCSANOW, made)
+        attributes = termios.tcgetattr(like)
+        attributes[1] &= ~termios.OPOST
+        termios.tcsetattr(slave, termios.TCSANOW, attributes)
     with contextlib.suppress(OSError):
         fcntl.ioctl(slave, termios.TIOCSWINSZ, fcntl.ioctl(like, termios.TIOCGWINSZ, b"\0" * 8))
     return master, slave

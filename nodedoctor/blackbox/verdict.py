@@ -13,18 +13,18 @@ FIXES = 2
 """Fixes shown on the terminal; verdict.txt has all of them."""
 
 
-def judge(seen: Capture) -> Json:
+def judge(look: Capture) -> Json:
     """The verdict on what was captured."""
-    examined = judge_live(seen.live)
+    examined = judge_live(look.live)
     return document.make_document(examined.verdict, examined.lines.line_of)
 
 
-def short(found: Json, seen: Capture) -> list[str]:
+def short(verdict: Json, look: Capture) -> list[str]:
     """Who holds the job up, what every rank does, and what to do first."""
-    headline = text(found, "headline")
+    headline = text(verdict, "headline")
     lines = [f"  {headline[:1].upper()}{headline[1:]}."]
-    lines += [f"    {activity.who}: {activity.doing}" for activity in group_activities(seen.live)]
-    for fix in parts(found, "fixes")[:FIXES]:
+    lines += [f"    {activity.who}: {activity.doing}" for activity in group_activities(look.live)]
+    for fix in parts(verdict, "fixes")[:FIXES]:
         lines.append(f"  fix: {text(fix, 'text')}")
         lines += [f"    $ {command}" for command in list(fix.get("commands", ()))[:2]]
     return lines

@@ -81,13 +81,13 @@ class Confirmed:
 
 
 class Watch:
-    """Follows one job; `say` gets lines for a person."""
+    """Follows one job; `report` gets lines for a person."""
 
     def __init__(
         self,
         wanted: Mapping[str, Any],
         folder: Folder,
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         settings: ProgressSettings = USUAL,
         pace: float = SLOW,
         on_hang: str = "",
@@ -96,7 +96,7 @@ class Watch:
         self._wanted = wanted
         self._sampler = Sampler(wanted, pace)
         self._folder = folder
-        self._say = say
+        self._say = report
         self._on_hang = on_hang
         self._caught = caught
         self._host = socket.gethostname()
@@ -119,7 +119,7 @@ class Watch:
         """Whether anything of the job was ever there: raylets and tasks may be started after the watch."""
         self.progress = Progress(settings)
         self.memory = MemoryGroups()
-        self.late = LateRanks(self._host, say)
+        self.late = LateRanks(self._host, report)
         self.ends: list[ProcessEnd] = []
         self.timeouts = timeouts.Timeouts()
         self.hangs: list[Hang] = []
@@ -151,18 +151,18 @@ class Watch:
             self._sampler.watch_outputs(self.late.feed(sample))
             self._note_ends(sample)
             self._ranks |= {rank.rank for rank in sample.living if rank.rank is not None}
-            self._introduce(sample)
+            self._introduce_ranks(sample)
             emptied = None if sample.living or not self._introduced else emptied or sample.moment
             stays = self._wanted.get("ray") is True  # raylets outlive their jobs
             if sample.over or (stays and emptied is not None and sample.moment - emptied >= EMPTY):
                 return
             if went_on and self._is_caught():
-                self._resumed()
+                self._note_resumption()
             suspicion = self.progress.suspicion()
             if self._confirmed is not None and sample.moment >= self._confirmed.moment:
-                self._conclude(self._confirmed)
+                self._conclude_hang(self._confirmed)
             if self._is_caught() and await self._moves_again(suspicion, sample):
-                self._resumed()
+                self._note_resumption()
             self._sampler.hurry(suspicion is not None or not self._introduced or self._waits_to_judge(sample))
             if suspicion is None:
                 self._in_vain, self._asked = 0, None
@@ -175,7 +175,7 @@ class Watch:
                     self._sampler.walk()
                 elif sample.walked > self._asked:
                     self._asked = None
-                    await self._look(suspicion, sample)
+                    await self._examine_suspicion(suspicion, sample)
 
     def _note_ends(self, sample: Sample) -> None:
         self.ends += sample.ended
@@ -211,7 +211,7 @@ class Watch:
             self._note_ends(sample)
         self.late.close()
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._compare(), ENDING)
+            await asyncio.wait_for(self._compare_counters(), ENDING)
         if self._counters is not None:
             self._counters.cancel()
 
@@ -244,66 +244,67 @@ class Watch:
         stopped = any(rank.state in ("T", "t", "Z") for rank in sample.living)
         return bool(sample.living) and (stopped or bool(self.progress.missing))
 
-    def _introduce(self, sample: Sample) -> None:
+    def _introduce_ranks(self, sample: Sample) -> None:
         """Say once who is watched, by what means, and whether a hang can be seen before the watchdog."""
         new = [rank for rank in sample.living if rank.key not in self._introduced]
-        if not self._known_well(new, sample):
+        if not self._is_worth_a_line(new, sample):
             return
         first = not self._introduced
         self._introduced |= {rank.key for rank in new}
         ranks = [rank.rank for rank in new if rank.rank is not None]
         self._named = self._named or bool(ranks)
-        named = rank_words(ranks) if ranks else ", ".join(rank.called for rank in new[:4])
+        names = rank_words(ranks) if ranks else ", ".join(rank.called for rank in new[:4])
         size = max((rank.world or 0 for rank in new), default=0)
-        of = f" of {size}" if size else ""
-        self._say(f"{'watching' if first else 'found'} {named}{of} on {self._host}")
+        total = f" of {size}" if size else ""
+        self._say(f"{'watching' if first else 'found'} {names}{total} on {self._host}")
         if first:
             self._say(f"Python stacks: {stack_methods.phrase(new)}")
             self._say(self.timeouts.before_watchdog(self.progress.threshold))
             if self.timeouts.has_gpus:
                 self._say(stack_methods.UNTRIED)
 
-    def _known_well(self, new: Sequence[RankSample], sample: Sample) -> bool:
+    def _is_worth_a_line(self, new: Sequence[RankSample], sample: Sample) -> bool:
         """True when these are worth a line: ranks, or after a while whatever there is."""
         waited = sample.moment - (self.progress.first or sample.moment)
         if self._named:  # once there were ranks, what has none is what is left of their launcher
             new = [rank for rank in new if rank.rank is not None]
         return bool(new) and (any(rank.rank is not None for rank in new) or waited >= NAMELESS)
 
-    async def _look(self, suspicion: Suspicion, sample: Sample) -> None:
-        seen, _ = await asyncio.gather(
-            capture.look_twice(sample.living, host=self._host, missing=self.progress.missing), self._compare()
+    async def _examine_suspicion(self, suspicion: Suspicion, sample: Sample) -> None:
+        look, _ = await asyncio.gather(
+            capture.look_twice(sample.living, host=self._host, missing=self.progress.missing),
+            self._compare_counters(),
         )
-        live = replace(seen.live, notes=(*seen.live.notes, *counters.note(self.gained)))
-        seen = replace(seen, live=live)
+        live = replace(look.live, notes=(*look.live.notes, *counters.note(self.gained)))
+        look = replace(look, live=live)
 
         def lately(rank: RankSample) -> Activity:
             return self.progress.activity(rank, suspicion.since + SETTLING)
 
-        busy = confirm.at_work(seen, lately)
+        busy = confirm.at_work(look, lately)
         _log.debug("%s; at work: %s", suspicion.why, [rank.called for rank in busy])
-        waits = confirm.someone_waits(seen)
-        abnormal = bool(judge.abnormal(seen.live))
-        if busy and waits and self._only_computes(seen, busy, suspicion, lately):
+        waits = confirm.someone_waits(look)
+        abnormal = bool(judge.abnormal(look.live))
+        if busy and waits and self._only_computes(look, busy, suspicion, lately):
             silent = time.monotonic() - suspicion.since
-            seen = self._computing.marked(seen, silent)
+            look = self._computing.marked(look, silent)
             self._confirmed = Confirmed(
-                seen, suspicion, "PERHAPS A HANG", time.monotonic(), self.progress.stepped
+                look, suspicion, "PERHAPS A HANG", time.monotonic(), self.progress.stepped
             )
         elif busy or (suspicion.rule != 2 and not waits and not abnormal):
             if not busy and self._unsure is None:
-                self._unsure = seen.live
-                artifacts.look(self._folder, seen)  # on other nodes there may be somebody who waits for these
+                self._unsure = look.live
+                artifacts.look(self._folder, look)  # on other nodes there may be somebody who waits for these
                 self._say(f"{suspicion.why}, and none of them is seen to wait for another: no verdict")
             self._next_look = time.monotonic() + LOOK_AGAIN[min(self._in_vain, len(LOOK_AGAIN) - 1)]
-            if (due := suspicion.since + self._due()) > time.monotonic():
+            if (due := suspicion.since + self._due_time()) > time.monotonic():
                 self._next_look = min(self._next_look, due)
             self._in_vain += 1
         else:
             word = "HANG" if waits or abnormal else "PERHAPS A HANG"
-            self._confirmed = Confirmed(seen, suspicion, word, time.monotonic(), self.progress.stepped)
+            self._confirmed = Confirmed(look, suspicion, word, time.monotonic(), self.progress.stepped)
 
-    async def _compare(self) -> None:
+    async def _compare_counters(self) -> None:
         """Read the counters, and note what they have gained since the watching began."""
         if self._counters is not None:
             before, now = await asyncio.gather(asyncio.shield(self._counters), counters.read())
@@ -319,64 +320,64 @@ class Watch:
             return False
         if not self.progress.all_moved(hang.moment):
             return False
-        seen = await capture.look_twice(sample.living, host=self._host)
+        look = await capture.look_twice(sample.living, host=self._host)
         self._next_look = time.monotonic() + LOOK_AGAIN[0]
         pids = {process.pid for process in hang.live.processes}
-        return not confirm.stuck(seen, pids, lambda rank: self.progress.activity(rank, hang.moment))
+        return not confirm.stuck(look, pids, lambda rank: self.progress.activity(rank, hang.moment))
 
-    def _due(self) -> float:
+    def _due_time(self) -> float:
         limit = self.timeouts.in_force.seconds
         return confirm.due(self.progress.threshold, limit, self.progress.longest)
 
     def _only_computes(
-        self, seen: capture.Capture, busy: Sequence[RankSample], suspicion: Suspicion, lately: confirm.Lately
+        self, look: capture.Capture, busy: Sequence[RankSample], suspicion: Suspicion, lately: confirm.Lately
     ) -> bool:
-        only = self._computing.feed(seen, busy, suspicion, lately)
-        return only and suspicion.rule == 2 and time.monotonic() - suspicion.since >= self._due()
+        only = self._computing.feed(look, busy, suspicion, lately)
+        return only and suspicion.rule == 2 and time.monotonic() - suspicion.since >= self._due_time()
 
-    def _conclude(self, confirmed: Confirmed) -> None:
+    def _conclude_hang(self, confirmed: Confirmed) -> None:
         """Call it a hang, unless a step came during the look."""
         self._confirmed = None
         if self.progress.stepped == confirmed.stepped:
             self._caught_one(confirmed.look, confirmed.suspicion, confirmed.word)
 
-    def _caught_one(self, seen: capture.Capture, suspicion: Suspicion, word: str) -> None:
+    def _caught_one(self, look: capture.Capture, suspicion: Suspicion, word: str) -> None:
         """Judge and keep what was seen, and say it."""
-        examined = verdict.judge(seen)
-        self.hangs.append(Hang(seen.time, suspicion.why, examined, seen, time.monotonic()))
-        artifacts.capture(self._folder, seen, examined)
+        examined = verdict.judge(look)
+        self.hangs.append(Hang(look.time, suspicion.why, examined, look, time.monotonic()))
+        artifacts.capture(self._folder, look, examined)
         self._say(f"{word}: {suspicion.why}")
-        for line in verdict.short(examined, seen):
+        for line in verdict.short(examined, look):
             self._say(line)
-        asked = (
-            f"; {count_with_noun(seen.dumps, 'rank')} asked for a flight recorder dump" if seen.dumps else ""
+        dump_note = (
+            f"; {count_with_noun(look.dumps, 'rank')} asked for a flight recorder dump" if look.dumps else ""
         )
-        self._say(f"kept in {self._folder.path} (stacks: {seen.ways}{asked}; {seen.seconds:.1f} s)")
-        self._react()
+        self._say(f"kept in {self._folder.path} (stacks: {look.ways}{dump_note}; {look.seconds:.1f} s)")
+        self._react_to_hang()
         self._caught()
 
     async def signs(self, hang: Hang, before: capture.Capture) -> tuple[capture.Capture, Signs]:
         """Look once more at a job that hangs: what speaks for it besides the time, since an earlier look."""
-        seen = await capture.look_twice(self.living, host=self._host, missing=self.progress.missing)
+        look = await capture.look_twice(self.living, host=self._host, missing=self.progress.missing)
         stepped = (self.progress.stepped or 0) > hang.moment
-        return seen, signs(before, seen, stepped=stepped)
+        return look, signs(before, look, stepped=stepped)
 
-    def _react(self) -> None:
+    def _react_to_hang(self) -> None:
         """Begin what takes longer and is of use later: the node's recording, and what a person asked for."""
         if self.recording is None:
-            self.recording = asyncio.ensure_future(self._record())
+            self.recording = asyncio.ensure_future(self._record_node())
         if self._on_hang:
             env = {"NODEDOCTOR_DIR": str(self._folder.path)}
             command = Command(("/bin/sh", "-c", self._on_hang), env=env)
             self._reaction = asyncio.ensure_future(child_process.run("on-hang", command, ON_HANG))
 
-    async def _record(self) -> None:
+    async def _record_node(self) -> None:
         self._folder.write("node.zip", await record_node(of_ray=any(rank.of_ray for rank in self.met)))
 
-    def _resumed(self) -> None:
+    def _note_resumption(self) -> None:
         hang = self.hangs[-1]
-        after = time.monotonic() - hang.moment
-        self.hangs[-1] = replace(hang, resumed_after=after)
+        seconds = time.monotonic() - hang.moment
+        self.hangs[-1] = replace(hang, resumed_after=seconds)
         artifacts.resumed(self._folder, hang.live)
         self._in_vain = 0
-        self._say(f"the job goes on again, {after:.0f} s after the hang was seen")
+        self._say(f"the job goes on again, {seconds:.0f} s after the hang was seen")

@@ -33,8 +33,8 @@ _log = Log(__name__)
 
 KILL_WAIT_S = 0.5  # seconds a killed child has to die before it counts as unkillable
 EXIT_WAIT_S = 0.02  # seconds between the end of a crashing child's output and its exit
-CANCEL_AGAIN_S = 0.05  # seconds between cancellations of a start that nobody waits for (ours)
-PIPE_DRAIN_S = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may hold it for ever
+CANCEL_AGAIN_S = 0.05  # seconds between cancellations of an abandoned start (ours)
+PIPE_DRAIN_S = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may never close it
 
 # Up to Python 3.11, and later where pidfd_open(2) is not there, a thread waits for each child, and complains
 # on stderr when the loop ends before it.
@@ -64,7 +64,7 @@ class Forker(Protocol):
     ) -> tuple[asyncio.SubprocessTransport, Protocols]:
         """Start it; OSError when that cannot be."""
 
-    def watch(self, pid: int, *, ended: bool = False) -> None:
+    def watch(self, pid: int, *, has_ended: bool = False) -> None:
         """Have the session of a child that was started without it killed when we die, until it has ended."""
 
 
@@ -100,7 +100,7 @@ async def start(name: str, command: Command, server: Forker | None = None) -> Ru
 
 
 async def follow(command: Command) -> AsyncIterator[str]:
-    """The lines of a child that talks until nobody listens; ends when it ends, kills it when left.
+    """The lines of a child that talks until its reader leaves; ends when it ends, kills it when left.
 
     What is not read in time is dropped, the oldest first. OSError when it cannot be started.
     """
@@ -143,34 +143,34 @@ class Running:
             # A crash closes the pipe a moment before the exit is seen.
             await asyncio.wait({pipes.exited}, timeout=EXIT_WAIT_S)
         else:
-            return await self._overdue(timeout)
-        outcome, note = self._judge()
-        return self._observation(outcome, note)
+            return await self._end_overdue(timeout)
+        outcome, note = self._judge_exit()
+        return self._make_observation(outcome, note)
 
     def close(self) -> None:
         """Let go of the child: kill what is left of its session and close our ends of its pipes."""
         kill(self._transport)
         if self._server is not None:
-            self._server.watch(self._transport.get_pid(), ended=True)
+            self._server.watch(self._transport.get_pid(), has_ended=True)
         self._transport.close()
 
-    async def _overdue(self, timeout: float) -> Observation:
+    async def _end_overdue(self, timeout: float) -> Observation:
         session = self._transport.get_pid()
         pid = slowest(session)
         where = kernel_state(pid)
         kill(self._transport)
         await asyncio.wait({self._pipes.exited}, timeout=KILL_WAIT_S)
-        left = slowest(session, least=True)
-        if not (left or self._pipes.exited.done()):  # much memory takes a moment to be given back
+        alive = slowest(session, least=True)
+        if not (alive or self._pipes.exited.done()):  # much memory takes a moment to be given back
             await asyncio.wait({self._pipes.exited}, timeout=KILL_WAIT_S)
-        if self._pipes.exited.done() and not left:
+        if self._pipes.exited.done() and not alive:
             note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and was killed"
-            return self._observation(Outcome.TIMEOUT, note)
-        left = left or session
-        note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {left} {kernel_state(left)}"
-        return self._observation(Outcome.STUCK, note)
+            return self._make_observation(Outcome.TIMEOUT, note)
+        alive = alive or session
+        note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {alive} {kernel_state(alive)}"
+        return self._make_observation(Outcome.STUCK, note)
 
-    def _judge(self) -> tuple[Outcome, str]:
+    def _judge_exit(self) -> tuple[Outcome, str]:
         rc, errors = self._transport.get_returncode(), self._pipes.errors.text().strip()
         if rc is not None and rc < 0:
             return Outcome.CRASH, f"killed by {_signal_name(-rc)}" + (f": {errors}" if errors else "")
@@ -188,8 +188,8 @@ class Running:
             errors = f"{errors}\na process it started keeps its output open".strip()
         return Outcome.OK, errors
 
-    def _observation(self, outcome: Outcome, note: str) -> Observation:
-        seen = Observation(
+    def _make_observation(self, outcome: Outcome, note: str) -> Observation:
+        observation = Observation(
             probe=self.name,
             outcome=outcome,
             text=self._pipes.output.text(),
@@ -199,9 +199,9 @@ class Running:
             argv=self.command.argv,
             truncated=self._pipes.output.truncated,
         )
-        what = (self.name, outcome.value, seen.rc, seen.seconds, len(seen.text), note)
+        what = (self.name, outcome.value, observation.rc, observation.seconds, len(observation.text), note)
         _log.debug("%s: %s, exit code %s, after %.3f s, %d characters %s", *what)
-        return seen
+        return observation
 
 
 @functools.cache
@@ -256,7 +256,7 @@ async def spawn(
     loop = asyncio.get_running_loop()
     start = loop.subprocess_exec(
         protocol,
-        *_launched(command.argv),
+        *_launch_argv(command.argv),
         stdin=pipe if talks else asyncio.subprocess.DEVNULL,
         stdout=pipe,
         stderr=pipe,
@@ -267,21 +267,21 @@ async def spawn(
     try:
         await asyncio.wait({starting})
     except asyncio.CancelledError:
-        _abandon(starting)
+        _abandon_start(starting)
         raise
     return starting.result()
 
 
-def _abandon(starting: asyncio.Task[tuple[asyncio.SubprocessTransport, Protocols]]) -> None:
-    """End a start that nobody waits for, and its child.
+def _abandon_start(starting: asyncio.Task[tuple[asyncio.SubprocessTransport, Protocols]]) -> None:
+    """End an abandoned start, and its child.
 
     When it is cancelled, asyncio kills the child and waits for the end of its pipes. At the end of an event
-    loop it has also cancelled the task that was to connect them, so it would wait for ever: it is cancelled
-    again until it ends.
+    loop it has also cancelled the task that was to connect them, so it would wait without end: it is
+    cancelled again until it ends.
     """
     if not starting.done():
         starting.cancel()
-        starting.get_loop().call_later(CANCEL_AGAIN_S, _abandon, starting)
+        starting.get_loop().call_later(CANCEL_AGAIN_S, _abandon_start, starting)
     elif not starting.cancelled() and starting.exception() is None:
         transport, _ = starting.result()
         kill(transport)
@@ -307,7 +307,7 @@ def feed(transport: asyncio.SubprocessTransport, data: bytes, *, ends: bool) -> 
             pipe.write_eof()
 
 
-def _launched(argv: tuple[str, ...]) -> tuple[str, ...]:
+def _launch_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
     """Start foreign commands through env(1): our own exec would block us while PATH crosses a dead mount."""
     ours = argv[0] == sys.executable or not os.path.exists(_ENV)
     return argv if ours else (_ENV, *argv)

@@ -12,40 +12,40 @@ from nodedoctor.children.pipes import BACKLOG, KEPT
 from nodedoctor.declare.registry import Command
 
 TIED = 0.25
-"""Ours: the share of its parting that a tied child has before it is told by signal too."""
+"""Ours: the share of its parting that a tied child has before it gets a signal too."""
 
 
 async def listen(command: Command, *, parting: float = 0.0) -> AsyncGenerator[tuple[int, str], None]:
     """Every line of a child, with the descriptor it came on (1 or 2); a reader who is late makes it wait.
 
-    Ends with its output, or soon after its exit; left earlier, the child is told as by `ChildStream.leave`.
+    Ends with its output, or soon after its exit; left earlier, the child is ended as by `ChildStream.leave`.
     OSError when it cannot be started.
     """
-    talk = await ChildStream.start(command)
+    stream = await ChildStream.start(command)
     try:
-        while (line := await talk.line()) is not None:
+        while (line := await stream.line()) is not None:
             yield line
     finally:
-        await talk.leave(parting)
+        await stream.leave(parting)
 
 
 class ChildStream:
-    """A child that speaks and may be told something; made by `start`."""
+    """A child that speaks and may be written to; made by `start`."""
 
     def __init__(
-        self, command: Command, transport: asyncio.SubprocessTransport, heard: _StreamProtocol
+        self, command: Command, transport: asyncio.SubprocessTransport, protocol: _StreamProtocol
     ) -> None:
         self._command = command
         self._transport = transport
-        self._heard = heard
+        self._heard = protocol
 
     @classmethod
     async def start(cls, command: Command) -> ChildStream:
         """Start it; OSError when that cannot be."""
-        transport, heard = await spawn(command, _StreamProtocol, talks=command.stdin is not None)
+        transport, protocol = await spawn(command, _StreamProtocol, talks=command.stdin is not None)
         if command.stdin is not None:
             feed(transport, command.stdin, ends=not command.tied)
-        return cls(command, transport, heard)
+        return cls(command, transport, protocol)
 
     async def line(self) -> tuple[int, str] | None:
         """The next line and its descriptor; None when no more will come."""
@@ -62,8 +62,8 @@ class ChildStream:
     async def leave(self, parting: float = 0.0) -> None:
         """Let go of it: it has `parting` seconds to end by itself, then it is killed.
 
-        What works for it elsewhere ends only if it can say so. It is told by the end of its stdin if that is
-        tied, then by SIGTERM.
+        What works for it elsewhere ends only if it can say so. It learns of it by the end of its stdin if
+        that is tied, then by SIGTERM.
         """
         exited = self._heard.exited
         if parting and self._command.tied and not exited.done():
@@ -95,7 +95,7 @@ class _StreamProtocol(asyncio.SubprocessProtocol):
 
     async def next(self) -> tuple[int, str] | None:
         if self._paused and self._queue.qsize() < BACKLOG // 2:
-            self._pause(False)
+            self._pause_pipes(False)
         return await self._queue.get()
 
     def take_waiting(self) -> list[tuple[int, str]]:
@@ -112,7 +112,7 @@ class _StreamProtocol(asyncio.SubprocessProtocol):
         for line in lines:
             self._queue.put_nowait((fd, line.decode("utf-8", "replace")))
         if not self._paused and self._queue.qsize() >= BACKLOG:
-            self._pause(True)
+            self._pause_pipes(True)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if rest := self._rests.pop(fd, b""):
@@ -123,19 +123,19 @@ class _StreamProtocol(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         if not self.exited.done():
             self.exited.set_result(None)
-        asyncio.get_running_loop().call_later(PIPE_DRAIN_S, self._outlived)
+        asyncio.get_running_loop().call_later(PIPE_DRAIN_S, self._end_outlived)
 
-    def _outlived(self) -> None:
+    def _end_outlived(self) -> None:
         """End although a grandchild holds a pipe, once it is silent: a late reader has more to come."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._paused or self._came:
             self._came = False
-            asyncio.get_running_loop().call_later(PIPE_DRAIN_S, self._outlived)
+            asyncio.get_running_loop().call_later(PIPE_DRAIN_S, self._end_outlived)
         elif self._rests:
             self._queue.put_nowait(None)
 
-    def _pause(self, paused: bool) -> None:
+    def _pause_pipes(self, paused: bool) -> None:
         self._paused = paused
         for fd in self._rests:
             pipe = self._transport.get_pipe_transport(fd) if self._transport else None

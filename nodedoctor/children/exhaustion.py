@@ -19,7 +19,7 @@ CODES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 """fork(2), clone(2), pipe(2) and open(2): too many processes, no memory, too many files of ours or of all."""
 
 STARVED = "doctor.exhausted"
-"""The finding that explains whatever could not be asked for want of something."""
+"""The finding that explains what could not be asked because a resource ran out."""
 _MARK = "exhausted: "
 _NOTE = re.compile(re.escape(_MARK) + r"(?P<resource>[\w.-]+) (?P<words>[^;\n]*)")
 _LAST_WORDS = (
@@ -50,15 +50,15 @@ class Exhausted:
 
 @record
 class Starts:
-    """What could not be started for want of something; given to checks, which are then judged last of all."""
+    """What could not be started as a resource ran out; given to checks, which are then judged last of all."""
 
     failed: Mapping[str, Exhausted]
 
     @classmethod
     def of(cls, observations: Iterable[Observation]) -> Starts:
         """Take from all that was asked what ran out, by probe."""
-        found = ((seen.probe, exhausted_in(seen)) for seen in observations)
-        return cls({probe: what for probe, what in found if what is not None})
+        exhausted = ((observation.probe, exhausted_in(observation)) for observation in observations)
+        return cls({probe: what for probe, what in exhausted if what is not None})
 
 
 def note_of(error: OSError) -> str:
@@ -67,10 +67,10 @@ def note_of(error: OSError) -> str:
     return f"{text}; {why(error.errno)}" if error.errno in CODES else text
 
 
-def exhausted_in(seen: Observation) -> Exhausted | None:
+def exhausted_in(observation: Observation) -> Exhausted | None:
     """What an observation says had run out when it was to be made."""
-    found = _NOTE.search(seen.note)
-    return Exhausted(found["resource"], found["words"]) if found else None
+    match = _NOTE.search(observation.note)
+    return Exhausted(match["resource"], match["words"]) if match else None
 
 
 def exhausted_resource(errors: str) -> Exhausted | None:
@@ -81,62 +81,64 @@ def exhausted_resource(errors: str) -> Exhausted | None:
 
 def why(code: int | None) -> Exhausted:
     """The limit that was met; unknown when none that we know of is near its end."""
-    found = next(_limits(code), None)
-    return found or Exhausted(
+    limit = next(_exhausted_limits(code), None)
+    return limit or Exhausted(
         "unknown", f"{errno.errorcode.get(code or 0, code)}, and no limit seen is at its end"
     )
 
 
-def _limits(code: int | None) -> Iterator[Exhausted]:
+def _exhausted_limits(code: int | None) -> Iterator[Exhausted]:
     if code == errno.EMFILE:
-        yield Exhausted("nofile", f"{_soft(resource.RLIMIT_NOFILE)} open files (ulimit -n)")
+        yield Exhausted("nofile", f"{_soft_limit(resource.RLIMIT_NOFILE)} open files (ulimit -n)")
     elif code == errno.ENFILE:
-        used, _, most = [*_text("/proc/sys/fs/file-nr").split(), "?", "?", "?"][:3]
+        used, _, most = [*_read_text("/proc/sys/fs/file-nr").split(), "?", "?", "?"][:3]
         yield Exhausted("file-max", f"{used} of {most} files of the whole machine (fs.file-max)")
     elif code == errno.EAGAIN:
-        yield from _processes()
-        yield from _memory()
+        yield from _process_limits()
+        yield from _memory_limits()
     else:
-        yield from _memory()
-        yield from _processes()
+        yield from _memory_limits()
+        yield from _process_limits()
 
 
-def _processes() -> Iterator[Exhausted]:
-    for folder in _groups("pids"):
-        used, most = _number(f"{folder}/pids.current"), _number(f"{folder}/pids.max")
+def _process_limits() -> Iterator[Exhausted]:
+    for folder in _cgroup_folders("pids"):
+        used, most = _read_int(f"{folder}/pids.current"), _read_int(f"{folder}/pids.max")
         met = _number_in(f"{folder}/pids.events", r"max (\d+)")  # how often a fork was refused here
         if used is not None and most is not None and (met or used >= most * NEARLY):
             yield Exhausted("pids.max", f"{used} of {most} tasks of our cgroup (pids.max)")
-    most = _soft(resource.RLIMIT_NPROC)
+    most = _soft_limit(resource.RLIMIT_NPROC)
     used = _tasks_of_ours()
     if most is not None and used >= most * NEARLY and os.geteuid() != 0:
         yield Exhausted("nproc", f"{used} of {most} tasks of this user (ulimit -u)")
     total = _number_in("/proc/loadavg", r"/(\d+)")
     for name in ("pid_max", "threads-max"):
-        limit = _number(f"/proc/sys/kernel/{name}")
+        limit = _read_int(f"/proc/sys/kernel/{name}")
         if total is not None and limit is not None and total >= limit * NEARLY:
             yield Exhausted(name, f"{total} of {limit} tasks of the whole machine (kernel.{name})")
 
 
-def _memory() -> Iterator[Exhausted]:
-    for folder in _groups("memory"):
+def _memory_limits() -> Iterator[Exhausted]:
+    for folder in _cgroup_folders("memory"):
         for used_in, most_in in (("current", "max"), ("usage_in_bytes", "limit_in_bytes")):
-            used, most = _number(f"{folder}/memory.{used_in}"), _number(f"{folder}/memory.{most_in}")
+            used, most = _read_int(f"{folder}/memory.{used_in}"), _read_int(f"{folder}/memory.{most_in}")
             if used is not None and most is not None and used >= most * NEARLY:
-                yield Exhausted("memory.max", f"{_mib(used)} of {_mib(most)} of our cgroup (memory.max)")
-    most = _soft(resource.RLIMIT_AS)
+                yield Exhausted(
+                    "memory.max", f"{_mib_text(used)} of {_mib_text(most)} of our cgroup (memory.max)"
+                )
+    most = _soft_limit(resource.RLIMIT_AS)
     used = _number_in("/proc/self/status", r"VmSize:\s*(\d+) kB")
     if most is not None and used is not None:
-        yield Exhausted("as", f"{_mib(used * 1024)} of {_mib(most)} of address space (ulimit -v)")
+        yield Exhausted("as", f"{_mib_text(used * 1024)} of {_mib_text(most)} of address space (ulimit -v)")
     free = _number_in("/proc/meminfo", r"MemAvailable:\s*(\d+) kB")
     total = _number_in("/proc/meminfo", r"MemTotal:\s*(\d+) kB")
     if free is not None and total is not None and free <= total * (1 - NEARLY):
-        yield Exhausted("memory", f"{_mib(free * 1024)} of {_mib(total * 1024)} of memory are left")
+        yield Exhausted("memory", f"{_mib_text(free * 1024)} of {_mib_text(total * 1024)} of memory are left")
 
 
-def _groups(controller: str) -> Iterator[str]:
+def _cgroup_folders(controller: str) -> Iterator[str]:
     """Our own cgroup and those above it, as far as they can be seen; of version 1 the controller's."""
-    for line in _text("/proc/self/cgroup").splitlines():
+    for line in _read_text("/proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
         names, _, path = rest.partition(":")
         if number == "0" and not names:
@@ -159,7 +161,7 @@ def _tasks_of_ours() -> int:
     except OSError:
         return 0
     for pid in pids:
-        status = _text(f"/proc/{pid}/status")
+        status = _read_text(f"/proc/{pid}/status")
         owner = re.search(r"^Uid:\s*(\d+)", status, re.MULTILINE)
         threads = re.search(r"^Threads:\s*(\d+)", status, re.MULTILINE)
         if owner and int(owner[1]) == me:
@@ -167,13 +169,13 @@ def _tasks_of_ours() -> int:
     return count
 
 
-def _soft(kind: int) -> int | None:
+def _soft_limit(kind: int) -> int | None:
     soft, _ = resource.getrlimit(kind)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def _text(path: str) -> str:
-    """A small file of the kernel's; empty where it cannot be read, for want of a descriptor perhaps."""
+def _read_text(path: str) -> str:
+    """A small file of the kernel's; empty where it cannot be read, perhaps as no descriptor is free."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(65536)
@@ -181,14 +183,14 @@ def _text(path: str) -> str:
         return ""
 
 
-def _number(path: str) -> int | None:
+def _read_int(path: str) -> int | None:
     return _number_in(path, r"^(\d{1,19})$")
 
 
 def _number_in(path: str, pattern: str) -> int | None:
-    found = re.search(pattern, _text(path).strip() if pattern.startswith("^") else _text(path))
-    return int(found[1]) if found else None
+    match = re.search(pattern, _read_text(path).strip() if pattern.startswith("^") else _read_text(path))
+    return int(match[1]) if match else None
 
 
-def _mib(count: int) -> str:
+def _mib_text(count: int) -> str:
     return f"{count / 2**20:.0f} MiB"

@@ -87,14 +87,14 @@ class ForkServer:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop = loop
-            loop.add_reader(self._socket, self._hear)
-        made = protocol()
-        begun = command.argv in self._ahead
-        number, pipes = self._ahead.pop(command.argv) if begun else self._ask(command.argv)
-        fork = self._children[number] = Fork(made, loop, pipes)
+            loop.add_reader(self._socket, self._read_messages)
+        child_pipes = protocol()
+        is_running = command.argv in self._ahead
+        number, pipes = self._ahead.pop(command.argv) if is_running else self._request_fork(command.argv)
+        fork = self._children[number] = Fork(child_pipes, loop, pipes)
         try:
             for what, value in self._early.pop(number, ()):
-                self._take(what, number, value)
+                self._take_message(what, number, value)
             await asyncio.wait({fork.started}, timeout=FORK_TIMEOUT_S)
             if not fork.started.done():
                 _log.debug("the fork server has not answered in %.3g s and is given up", FORK_TIMEOUT_S)
@@ -104,24 +104,24 @@ class ForkServer:
             self._children.pop(number, None)
             fork.close()
             raise
-        return fork, made
+        return fork, child_pipes
 
     def ahead(self, command: Command) -> None:
         """Start a program that will be asked for: fork() then hands over what it has said by then."""
         if self.takes(command) and command.argv not in self._ahead:
             try:
-                number, pipes = self._ask(command.argv)
+                number, pipes = self._request_fork(command.argv)
             except OSError as error:
                 _log.debug("not begun ahead: %s", error)
                 return
             self._ahead[command.argv] = number, pipes
             self._early[number] = []
 
-    def _ask(self, argv: tuple[str, ...]) -> tuple[str, dict[int, int]]:
+    def _request_fork(self, argv: tuple[str, ...]) -> tuple[str, dict[int, int]]:
         """Send the server a program's words and its ends of two pipes; its number, and our ends."""
         if not self._told:
-            told = environment().items()
-            changed = (f"{name}={value}" for name, value in told if os.environ.get(name) != value)
+            variables = environment().items()
+            changed = (f"{name}={value}" for name, value in variables if os.environ.get(name) != value)
             self._socket.send(b"\0".join(map(os.fsencode, ("environ", *changed))))
             self._told = True
         self.asked += 1
@@ -140,16 +140,16 @@ class ForkServer:
                 os.close(end)
         return number, pipes
 
-    def watch(self, pid: int, *, ended: bool = False) -> None:
+    def watch(self, pid: int, *, has_ended: bool = False) -> None:
         """Have the session of a child killed when we die without a word, until it has ended."""
         if self._usable:
             try:
-                self._socket.send(f"{'forget' if ended else 'watch'}\0{pid}".encode())
+                self._socket.send(f"{'forget' if has_ended else 'watch'}\0{pid}".encode())
             except OSError as error:
                 _log.debug("the fork server was not told to watch pid %d: %s", pid, error)
 
     def close(self) -> None:
-        """Let the interpreter end; programs that run go on, but nobody hears of their end."""
+        """Let the interpreter end; programs that run go on, but their end is not reported."""
         if not self._usable:
             return
         self._usable = False
@@ -162,21 +162,21 @@ class ForkServer:
             for pipe in pipes.values():
                 os.close(pipe)
         if self._ahead or self.starting:
-            return  # that nobody hears it any more has the server end these, and itself
+            return  # the closed socket has the server end these, and itself
         self._process.kill()
         try:
             self._process.wait(0.1)
         except subprocess.TimeoutExpired:
             _log.debug("the fork server, pid %d, has not ended yet and is left behind", self._process.pid)
 
-    def _hear(self) -> None:
+    def _read_messages(self) -> None:
         """Take what the server says: started, ended or failed, which program, and a number."""
         with contextlib.suppress(BlockingIOError):  # nothing more for now
-            while said := self._said():
-                self._take(*said.decode("ascii").split())
+            while message := self._receive():
+                self._take_message(*message.decode("ascii").split())
             self.close()
 
-    def _take(self, what: str, number: str, value: str) -> None:
+    def _take_message(self, what: str, number: str, value: str) -> None:
         fork = self._children.get(number)
         if number in self._early:
             self._early[number].append((what, value))
@@ -192,7 +192,7 @@ class ForkServer:
         else:
             fork.fails(int(value))
 
-    def _said(self) -> bytes:
+    def _receive(self) -> bytes:
         try:
             return self._socket.recv(256)
         except ConnectionError as error:

@@ -42,7 +42,7 @@ class Fork(asyncio.SubprocessTransport):
         self._protocol.process_exited()
 
     def lost(self) -> None:
-        """Nobody will hear of its exit, so the end of its output stands for it."""
+        """Its exit will not be reported, so the end of its output counts as that."""
         self.fails(errno.EPIPE)
         self._orphaned = self._returncode is None
         if self._orphaned and 1 not in self._pipes:
@@ -59,18 +59,18 @@ class Fork(asyncio.SubprocessTransport):
     def close(self) -> None:
         """Close our ends of its pipes."""
         for fd in tuple(self._pipes):
-            self._end(fd)
+            self._close_pipe(fd)
 
     def _read(self, fd: int) -> None:
         if data := os.read(self._pipes[fd], CHUNK):
             self._protocol.pipe_data_received(fd, data)
         else:
-            self._end(fd)
+            self._close_pipe(fd)
             self._protocol.pipe_connection_lost(fd, None)
             if self._orphaned and fd == 1:
                 self._protocol.process_exited()
 
-    def _end(self, fd: int) -> None:
+    def _close_pipe(self, fd: int) -> None:
         pipe = self._pipes.pop(fd)
         self._loop.remove_reader(pipe)
         os.close(pipe)

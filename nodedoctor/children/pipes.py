@@ -21,15 +21,15 @@ class Tail:
         """Add what has come."""
         self._data += data
         if len(self._data) > 2 * self._limit:
-            self._cut()
+            self._trim()
 
     def text(self) -> str:
         """What is kept, as text."""
         if len(self._data) > self._limit:
-            self._cut()
+            self._trim()
         return self._data.decode("utf-8", "replace")
 
-    def _cut(self) -> None:
+    def _trim(self) -> None:
         del self._data[: -self._limit]
         self.truncated = True
 
@@ -60,7 +60,7 @@ class Pipes(asyncio.SubprocessProtocol):
 
 
 class Lines(asyncio.SubprocessProtocol):
-    """Hands on lines as they come, and None at the end."""
+    """Passes on lines as they come, and None at the end."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[str | None] = asyncio.Queue()

@@ -1,7 +1,7 @@
 """Where children look for programs: PATH, then the folders of administrators' tools.
 
 As root, a program of somebody else's would run as root: sudo and login scripts often keep folders of a user
-on PATH. So root's children search only folders that nobody but root can write. A child looks at them, since
+on PATH. So root's children search only folders that only root can write. A child looks at them, since
 one may lie on a dead mount; a folder it gives no answer for is left out, and no tool then waits for it.
 """
 
@@ -43,11 +43,11 @@ class SearchPath:
 def look_for_us() -> tuple[tuple[str, ...], int]:
     """As root, what the fork server is to look at as it starts, and the descriptor to tell it by, which the
     caller closes; nothing when it is known or being looked at."""
-    wanted = _wanted(_path())
-    if not is_root() or wanted in _known or wanted in _begun:
+    wanted = _search_folders(_env_path())
+    if not is_root() or wanted in _known or wanted in _pipes:
         return (), -1
     try:
-        _begun[wanted], telling = os.pipe()
+        _pipes[wanted], telling = os.pipe()
     except OSError as error:  # no more files: a child will be tried
         _log.debug("the fork server is not to look at the folders of PATH: %s", error)
         return (), -1
@@ -56,20 +56,20 @@ def look_for_us() -> tuple[tuple[str, ...], int]:
 
 def search_path() -> SearchPath:
     """The folders that our children search."""
-    return _judge_folders(_path(), root=is_root())
+    return _judge_folders(_env_path(), root=is_root())
 
 
-def _path() -> str:
+def _env_path() -> str:
     return os.environ.get("PATH", os.defpath)
 
 
-def _wanted(path: str) -> tuple[str, ...]:
-    known = path.split(os.pathsep)
-    return (*known, *(folder for folder in SBIN if folder not in known))
+def _search_folders(path: str) -> tuple[str, ...]:
+    folders = path.split(os.pathsep)
+    return (*folders, *(folder for folder in SBIN if folder not in folders))
 
 
 def _judge_folders(path: str, *, root: bool) -> SearchPath:
-    wanted = _wanted(path)
+    wanted = _search_folders(path)
     if not root:
         return SearchPath(os.pathsep.join(wanted))
     if wanted not in _known:
@@ -78,22 +78,22 @@ def _judge_folders(path: str, *, root: bool) -> SearchPath:
 
 
 def _looked_at(wanted: tuple[str, ...]) -> SearchPath:
-    said = _ask_child(wanted)
+    verdicts = _ask_child(wanted)
     left_out = tuple(
-        f"{folder or '.'} {said.get(number, 'gave no answer')}"
+        f"{folder or '.'} {verdicts.get(number, 'gave no answer')}"
         for number, folder in enumerate(wanted)
-        if said.get(number) != "yes"
+        if verdicts.get(number) != "yes"
     )
     for reason in left_out:
         _log.debug("root does not search %s", reason)
-    kept = (folder for number, folder in enumerate(wanted) if said.get(number) == "yes")
-    return SearchPath(os.pathsep.join(kept), left_out)
+    searched = (folder for number, folder in enumerate(wanted) if verdicts.get(number) == "yes")
+    return SearchPath(os.pathsep.join(searched), left_out)
 
 
 def _ask_child(folders: tuple[str, ...]) -> dict[int, str]:
     """What a child says of each folder within its time; without a word, the folders of the system will do."""
     usual = {number: "yes" for number, folder in enumerate(folders) if folder in (*SBIN, *_BIN)}
-    answer = _read_answer(_begun.pop(folders)) if folders in _begun else None
+    answer = _read_answer(_pipes.pop(folders)) if folders in _pipes else None
     if answer is None:
         answer = _by_a_child(folders)
     rows = (line.partition(" ") for line in (answer or b"").decode("utf-8", "replace").splitlines())
@@ -101,7 +101,7 @@ def _ask_child(folders: tuple[str, ...]) -> dict[int, str]:
 
 
 def _read_answer(pipe: int) -> bytes | None:
-    """What is told within its time, None where it ends without a word; closes the pipe."""
+    """What is answered within its time, None where it ends without a word; closes the pipe."""
     answer, patience = b"", FIRST_S
     try:
         with selectors.DefaultSelector() as selector:
@@ -130,7 +130,7 @@ def _by_a_child(folders: tuple[str, ...]) -> bytes | None:
 
 
 _known: dict[tuple[str, ...], SearchPath] = {}
-_begun: dict[tuple[str, ...], int] = {}
+_pipes: dict[tuple[str, ...], int] = {}
 """What is known of folders, and by which descriptors the fork server tells of others."""
 
 

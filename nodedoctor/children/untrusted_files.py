@@ -4,7 +4,7 @@ A path is root's alone when every folder from / down to it, every link on the wa
 to root, and neither its group nor everybody may write there. A tree is root's alone when everything in it
 is. What cannot be looked at, or is too large to look at, is not trusted.
 
-- A group's right to write does not count while the group has nobody in it but root: Debian's
+- A group's right to write does not count while the group has no member but root: Debian's
   /usr/local/lib/python3.*/dist-packages belongs to root:staff with mode 2775, and staff is empty unless an
   administrator fills it. Only groups of the system (gid below 1000) are judged so, from /etc/group and
   /etc/passwd: directories of accounts on the network are slow, can hang, and put people into other groups.
@@ -69,15 +69,15 @@ class Writers:
         self._ends = time.monotonic() + seconds
         self._seen: dict[str, os.stat_result] = {}  # folders and links
         self._walked: set[str] = set()
-        self._mounted = mounted_by_users(_read("/proc/self/mountinfo"))
+        self._mounted = mounted_by_users(_read_text("/proc/self/mountinfo"))
 
     def path(self, path: str) -> str:
         """Look at a path and all that leads to it, links included; the real path, "" where there is none."""
         rest, here, links = path.split("/")[::-1], "/", 0
         if not os.path.isabs(path):
-            self._add(path, 0, "is not an absolute path")
+            self._add_writer(path, 0, "is not an absolute path")
             return ""
-        self._look("/")
+        self._check_path("/")
         while rest:
             name = rest.pop()
             if name in ("", "."):
@@ -86,7 +86,7 @@ class Writers:
                 here = os.path.dirname(here)
                 continue
             there = os.path.join(here, name)
-            about = self._look(there)
+            about = self._check_path(there)
             if about is None:
                 return ""
             if stat.S_ISLNK(about.st_mode):
@@ -96,7 +96,7 @@ class Writers:
                 except OSError:
                     target = ""
                 if links > MOST_LINKS or not target:
-                    self._add(there, 0, "is a link that leads nowhere")
+                    self._add_writer(there, 0, "is a link that leads nowhere")
                     return ""
                 rest += target.split("/")[::-1]
                 here = "/" if target.startswith("/") else here
@@ -123,45 +123,45 @@ class Writers:
                 with os.scandir(here) as entries:
                     names = [entry.name for entry in entries if entry.name not in leave_out]
             except OSError as error:
-                self._add(here, 0, f"cannot be looked at: {error.strerror}")
+                self._add_writer(here, 0, f"cannot be looked at: {error.strerror}")
                 continue
             for name in names:
                 there = os.path.join(here, name)
-                seen = self._look(there)
-                if seen is not None and stat.S_ISLNK(seen.st_mode):
+                status = self._check_path(there)
+                if status is not None and stat.S_ISLNK(status.st_mode):
                     there = self.path(there)
-                    seen = self._seen.get(there)
-                if seen is not None and stat.S_ISDIR(seen.st_mode) and (not enter or name in enter):
+                    status = self._seen.get(there)
+                if status is not None and stat.S_ISDIR(status.st_mode) and (not enter or name in enter):
                     folders.append(there)
             self._left -= len(names)
             if self._left < 0 or time.monotonic() > self._ends:
-                self._add(folder, 0, "has more files than can be looked at")
+                self._add_writer(folder, 0, "has more files than can be looked at")
                 return
 
-    def _look(self, path: str) -> os.stat_result | None:
-        """What stands at a path, not following it; None for nothing. Notes who else can write it."""
+    def _check_path(self, path: str) -> os.stat_result | None:
+        """What is at a path, not following it; None for nothing. Notes who else can write it."""
         if path in self._seen:
             return self._seen[path]
         try:
             about = os.lstat(path)
         except FileNotFoundError:
             above = self._seen.get(os.path.dirname(path))
-            if above is not None and _shared(os.path.dirname(path), above):
-                self._add(path, 0, "is not there, and others may make it")
+            if above is not None and _write_right(os.path.dirname(path), above):
+                self._add_writer(path, 0, "is not there, and others may make it")
             return None
         except (OSError, ValueError) as error:
-            self._add(path, 0, f"cannot be looked at: {getattr(error, 'strerror', error)}")
+            self._add_writer(path, 0, f"cannot be looked at: {getattr(error, 'strerror', error)}")
             return None
         if stat.S_ISDIR(about.st_mode) or stat.S_ISLNK(about.st_mode):
             self._seen[path] = about
         uid = about.st_uid or self._mounted.get(about.st_dev, 0)
         if uid:
-            self._add(path, uid, f"belongs to uid {uid}")
-        elif not stat.S_ISLNK(about.st_mode) and not _sticky(about) and (how := _shared(path, about)):
-            self._add(path, 0, how)
+            self._add_writer(path, uid, f"belongs to uid {uid}")
+        elif not stat.S_ISLNK(about.st_mode) and not _is_sticky(about) and (how := _write_right(path, about)):
+            self._add_writer(path, 0, how)
         return about
 
-    def _add(self, path: str, uid: int, how: str) -> None:
+    def _add_writer(self, path: str, uid: int, how: str) -> None:
         self.found.append(Writer(path, uid, how))
 
 
@@ -178,18 +178,18 @@ def mounted_by_users(mountinfo: str) -> dict[int, int]:
     return {os.makedev(int(major), int(minor)): int(uid) for major, minor, uid in rows}
 
 
-def _sticky(about: os.stat_result) -> bool:
+def _is_sticky(about: os.stat_result) -> bool:
     return stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX != 0
 
 
-def _shared(path: str, about: os.stat_result) -> str:
+def _write_right(path: str, about: os.stat_result) -> str:
     """By which right others than the owner may write; empty for none."""
     if about.st_mode & stat.S_IWOTH:
         return "can be written by everybody"
     if about.st_mode & stat.S_IWGRP:
         if _has_wider_acl(path):
             return "can be written by others, by its access control list"
-        if not _empty(about.st_gid):
+        if not _is_empty_group(about.st_gid):
             return f"can be written by others, those of group {_writer_name(about.st_gid)}"
     return ""
 
@@ -202,8 +202,8 @@ def _has_wider_acl(path: str) -> bool:
         return False  # a file system without them
 
 
-def _empty(gid: int) -> bool:
-    """Whether a group of the system has nobody in it but root; looked up once."""
+def _is_empty_group(gid: int) -> bool:
+    """Whether a group of the system has no member but root; looked up once."""
     if gid not in _known_empty:
         _known_empty[gid] = _has_only_root(gid)
     return _known_empty[gid]
@@ -213,25 +213,29 @@ _known_empty: dict[int, bool] = {}
 
 
 def _has_only_root(gid: int) -> bool:
-    rows, users = _rows("/etc/group", 2, gid), _rows("/etc/passwd", 3, gid)
+    rows, users = _account_rows("/etc/group", 2, gid), _account_rows("/etc/passwd", 3, gid)
     members = {name for row in rows for name in row[3].split(",") if name}
     members |= {user[0] for user in users}
-    return gid < SYSTEM_GROUPS and bool(rows) and members <= {user[0] for user in _rows("/etc/passwd", 2, 0)}
+    return (
+        gid < SYSTEM_GROUPS
+        and bool(rows)
+        and members <= {user[0] for user in _account_rows("/etc/passwd", 2, 0)}
+    )
 
 
 def _writer_name(gid: int) -> str:
-    return next((row[0] for row in _rows("/etc/group", 2, gid)), str(gid))
+    return next((row[0] for row in _account_rows("/etc/group", 2, gid)), str(gid))
 
 
-def _rows(file: str, field: int, number: int) -> list[list[str]]:
+def _account_rows(file: str, field: int, number: int) -> list[list[str]]:
     """The lines of an account file with this number in a field."""
-    rows = [line.split(":") for line in _read(file).splitlines()]
+    rows = [line.split(":") for line in _read_text(file).splitlines()]
     return [row for row in rows if len(row) > 3 and row[field] == str(number)]
 
 
-def _read(file: str) -> str:
+def _read_text(file: str) -> str:
     try:
         with open(file, encoding="utf-8", errors="replace") as opened:
             return opened.read()
     except OSError:
-        return ""  # nobody is known then, and a group that is not known to be empty counts as others
+        return ""  # no member is known then, and a group that is not known to be empty counts as others

@@ -37,13 +37,15 @@ def main(words: list[str]) -> int:
         return complain(problem)
     folder = journal.folder_of(arguments.journal)
     try:
-        report = _saved(arguments.report) if arguments.report else _measured(arguments)
+        report = _saved_document(arguments.report) if arguments.report else _measure_node(arguments)
     except NodeDoctorError as error:
         return complain(error)
     if str(report["schema"]).startswith("nodedoctor.accept/"):
-        return _show(report, arguments)
+        return _show_acceptance(report, arguments)
     past = endings.run(headless.read_journal(folder))[0] if folder else []  # the first run has none
-    code = _show(document.make_document(report, journal.earlier_rates(past, report["started"])), arguments)
+    code = _show_acceptance(
+        document.make_document(report, journal.earlier_rates(past, report["started"])), arguments
+    )
     if folder and not (arguments.replay or arguments.report):
         problem = endings.run(headless.keep_in_journal(folder, report, "accept", document.rates_of(report)))
         if problem:
@@ -51,7 +53,7 @@ def main(words: list[str]) -> int:
     return code
 
 
-def _show(acceptance: Mapping[str, Any], arguments: Namespace) -> int:
+def _show_acceptance(acceptance: Mapping[str, Any], arguments: Namespace) -> int:
     """On the screen where there is one, then as text or JSON, and as a page; returns the exit code."""
     from nodedoctor.tui import start
 
@@ -67,7 +69,7 @@ def _show(acceptance: Mapping[str, Any], arguments: Namespace) -> int:
     return outputs.write(arguments, lambda: acceptance) or outranks or code_of(acceptance)
 
 
-def _measured(arguments: Namespace) -> Report:
+def _measure_node(arguments: Namespace) -> Report:
     """The report of the measurements of this node, or of a recorded one."""
     options = Options(deep=True, python=arguments.python, exec_prefix=command_words(arguments.exec))
     replay = Path(arguments.replay) if arguments.replay else None
@@ -78,7 +80,7 @@ def _measured(arguments: Namespace) -> Report:
     return report_json.document(report)
 
 
-def _saved(path: str) -> Mapping[str, Any]:
+def _saved_document(path: str) -> Mapping[str, Any]:
     """The report in a file, of a run with --deep, or what `accept --json` printed."""
     from nodedoctor.cli.compare import document_of
 

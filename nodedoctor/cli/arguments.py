@@ -41,7 +41,7 @@ def slurm_job(text: str) -> str:
     return text
 
 
-def _hosts(text: str) -> list[str]:
+def _host_names(text: str) -> list[str]:
     """Names or addresses of nodes, or a node set; nothing that a command could take for an option."""
     from nodedoctor.nodeset import NodeSetError, expand_nodes
 
@@ -103,7 +103,7 @@ drain when idle. nodedoctor changes nothing on the node but the journal of --jou
 
 def parser() -> Parser:
     """The parser of `nodedoctor [CHECK ...]`."""
-    made = Parser(
+    parser = Parser(
         prog="nodedoctor",
         usage="nodedoctor [options] [CHECK ...]\n"
         "       nodedoctor triage | read | accept | fleet | run | watch | arm | compare | explain | ...",
@@ -112,7 +112,7 @@ def parser() -> Parser:
         formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
-    add = made.add_argument
+    add = parser.add_argument
     add(
         "checks",
         nargs="*",
@@ -120,10 +120,10 @@ def parser() -> Parser:
         help="check id (limits.shm) or subject (limits); default: all checks",
     )
     add("--version", action="version", version=f"nodedoctor {__version__}")
-    _add_selection(made.add_argument_group("which checks run"))
-    _add_node(made.add_argument_group("which node, container or recording"))
-    _add_output(made.add_argument_group("output"))
-    return made
+    _add_selection(parser.add_argument_group("which checks run"))
+    _add_node(parser.add_argument_group("which node, container or recording"))
+    _add_output(parser.add_argument_group("output"))
+    return parser
 
 
 def _add_selection(group: argparse._ArgumentGroup) -> None:
@@ -157,7 +157,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
     add(
         "--peers",
         action="extend",
-        type=_hosts,
+        type=_host_names,
         default=[],
         metavar="HOST,...",
         help="also test connections to these hosts: ping, path MTU, rendezvous port (more than "

@@ -47,7 +47,7 @@ def sections(check: Check) -> tuple[PageSection, ...]:
         PageSection("What it looks at", _describe_check(check.what)),
         PageSection("Why it matters for training", _describe_check(check.why)),
         PageSection(
-            "When it fails, warns, is unknown", _describe_check(doc.get("Judges", ""), _unknown(check))
+            "When it fails, warns, is unknown", _describe_check(doc.get("Judges", ""), _unknown_line(check))
         ),
         PageSection("How to fix", _describe_check(*fix)),
         PageSection("Where the threshold comes from", _describe_check(doc.get("Threshold", ""))),
@@ -67,24 +67,24 @@ def samples(folders: Iterable[Path], checks: tuple[Check, ...] | None = None) ->
     from nodedoctor.engine.session import Request, Session
     from nodedoctor.report.json import document
 
-    found: dict[str, SampleFinding] = {}
+    by_check: dict[str, SampleFinding] = {}
     for folder in folders:
         session = Session(Request(replay=folder, preview=True))
         provenance = (session.snapshot.provenance if session.snapshot else None) or "synthetic"
         report = document(asyncio.run(session.diagnosis(checks).run()))
         for result in report["results"]:
-            finding, known = worst(result), found.get(result["check"])
+            finding, worst_sample = worst(result), by_check.get(result["check"])
             sick = finding["status"] in ("fail", "warn")
-            if sick and (known is None or severity(finding) > severity(known.finding)):
-                found[result["check"]] = SampleFinding(folder.name, provenance, result, finding)
-    return found
+            if sick and (worst_sample is None or severity(finding) > severity(worst_sample.finding)):
+                by_check[result["check"]] = SampleFinding(folder.name, provenance, result, finding)
+    return by_check
 
 
 def _describe_check(*paragraphs: str) -> tuple[str, ...]:
     return tuple(map(capitalised, filter(None, paragraphs))) or (_NOTHING,)
 
 
-def _unknown(check: Check) -> str:
+def _unknown_line(check: Check) -> str:
     """UNKNOWN is the same for all checks: what they need could not be read."""
     probes = ", ".join(sorted(probes_of(check)))
     return f"UNKNOWN when what it needs could not be read (probes: {probes})." if probes else ""

@@ -81,12 +81,12 @@ def main(words: Sequence[str]) -> int:
     if problem := outputs.no_folder(arguments):
         return complain(problem)
     try:
-        before, after = document_of(arguments.before), document_of(arguments.after)
+        old_report, new_report = document_of(arguments.before), document_of(arguments.after)
     except NodeDoctorError as error:
         return complain(error)
-    comparison = compare(before, after)
-    names = heading(before), heading(after)
-    if not emit(_rendered(arguments, comparison, before, after)):
+    comparison = compare(old_report, new_report)
+    names = heading(old_report), heading(new_report)
+    if not emit(_render_comparison(arguments, comparison, old_report, new_report)):
         return Exit.OUTPUT
     if arguments.html:
         from nodedoctor.report import html
@@ -97,7 +97,7 @@ def main(words: Sequence[str]) -> int:
     return Exit.FAIL if comparison.worse else Exit.OK
 
 
-def _rendered(arguments: Namespace, comparison: Comparison, *reports: Report) -> str:
+def _render_comparison(arguments: Namespace, comparison: Comparison, *reports: Report) -> str:
     """What goes to stdout; colours only on a terminal."""
     from nodedoctor.cli.console import page_shape
     from nodedoctor.report import comparison_views
@@ -113,13 +113,17 @@ def parser() -> Parser:
     from nodedoctor.cli import outputs
     from nodedoctor.cli.console import Parser
 
-    made = Parser(
+    parser = Parser(
         prog="nodedoctor compare", description="What changed between two reports or recorded nodes."
     )
-    made.add_argument("before", type=Path, metavar="BEFORE", help="a JSON report (also .gz), a recorded node")
-    made.add_argument("after", type=Path, metavar="AFTER", help="the same, from a later time or another node")
-    form = made.add_mutually_exclusive_group()
+    parser.add_argument(
+        "before", type=Path, metavar="BEFORE", help="a JSON report (also .gz), a recorded node"
+    )
+    parser.add_argument(
+        "after", type=Path, metavar="AFTER", help="the same, from a later time or another node"
+    )
+    form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")
     form.add_argument("--text", action="store_true", help="readable text on stdout (the default)")
-    outputs.add(made, "html")
-    return made
+    outputs.add(parser, "html")
+    return parser

@@ -23,9 +23,9 @@ def columns(without: int = 80) -> int:
 
     As `shutil.get_terminal_size`, whose module reads every kind of archive and takes 4 ms to import.
     """
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told[:9]):
-        return int(told[:9])
+    setting = os.environ.get("COLUMNS", "")
+    if setting.isdecimal() and int(setting[:9]):
+        return int(setting[:9])
     try:
         return os.get_terminal_size(1).columns or without
     except OSError:
@@ -119,7 +119,7 @@ def prepare() -> None:
     """
     try:
         os.getcwd()
-    except OSError:  # it was deleted; our children need to stand somewhere
+    except OSError:  # it was deleted; our children need some folder
         with contextlib.suppress(OSError):
             os.chdir("/")
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -146,14 +146,14 @@ def complain(problem: str | NodeDoctorError) -> int:
 
 
 def write_stderr(message: str) -> None:
-    """One line on stderr for a person. That nobody can read it changes nothing else."""
+    """One line on stderr for a person. Where it cannot be written nothing else changes."""
     from nodedoctor.report.inert import inert
 
     mutter(f"nodedoctor: {inert(message)}\n")
 
 
 def mutter(text: str) -> None:
-    """Text for a person on stderr; nobody there to read it changes nothing."""
+    """Text for a person on stderr; where it cannot be written nothing changes."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -1,7 +1,7 @@
 """`--debug-log FILE`: what was started when, what it answered after how long, and what fell back.
 
 Imported only where it is asked for. The file may lie on a dead file system, so a child writes it: a thread of
-ours that waits for a disk could not be killed, and we not with it. Nobody waits for the child longer than
+ours that waits for a disk could not be killed, and we not with it. We wait for the child no longer than
 `LAST_LINES_S`.
 """
 
@@ -37,16 +37,18 @@ def start(path: str) -> None:
         write_stderr(f"--debug-log {path}: {error.strerror or error}")
         return
     records: Records = SimpleQueue()
-    feeder = threading.Thread(target=_feed, args=(path, records, writer), name="debug-log", daemon=True)
+    feeder = threading.Thread(
+        target=_feed_writer, args=(path, records, writer), name="debug-log", daemon=True
+    )
     logger = logging.getLogger("nodedoctor")
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
     logger.addHandler(QueueHandler(records))
     feeder.start()
-    atexit.register(_end, feeder, records, writer)
+    atexit.register(_end_writer, feeder, records, writer)
 
 
-def _feed(path: str, records: Records, writer: subprocess.Popen[bytes]) -> None:
+def _feed_writer(path: str, records: Records, writer: subprocess.Popen[bytes]) -> None:
     """The life of the thread: a line a record, each handed on at once, so that a hang loses none."""
     assert writer.stdin is not None and writer.stdout is not None
     with contextlib.suppress(OSError):  # the child has ended, and says why
@@ -55,12 +57,12 @@ def _feed(path: str, records: Records, writer: subprocess.Popen[bytes]) -> None:
             writer.stdin.flush()
     with contextlib.suppress(OSError):
         writer.stdin.close()
-    if said := writer.stdout.read().decode("utf-8", "replace").strip():
-        write_stderr(f"--debug-log {path}: {said}")
+    if complaint := writer.stdout.read().decode("utf-8", "replace").strip():
+        write_stderr(f"--debug-log {path}: {complaint}")
     writer.wait()
 
 
-def _end(feeder: threading.Thread, records: Records, writer: subprocess.Popen[bytes]) -> None:
+def _end_writer(feeder: threading.Thread, records: Records, writer: subprocess.Popen[bytes]) -> None:
     records.put(None)
     feeder.join(LAST_LINES_S)
     if writer.poll() is None:

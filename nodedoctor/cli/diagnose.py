@@ -68,7 +68,7 @@ def main(words: list[str]) -> int:
         session = Session(make_request(arguments), server)
     except NodeDoctorError as error:
         return complain(add_hint(error, arguments))
-    return _headless(session, arguments)
+    return _print_report(session, arguments)
 
 
 def _on_screen(arguments: argparse.Namespace) -> int:
@@ -90,30 +90,32 @@ def _on_screen(arguments: argparse.Namespace) -> int:
     except NodeDoctorError as error:
         return complain(add_hint(error, arguments))
     mutter(start.last_words(sitting))
-    report = _redacted(sitting.report, sitting.observations, arguments)
+    report = _redact_report(sitting.report, sitting.observations, arguments)
     if piped:
         arguments.json = True
-        if not emit(_rendered(report, arguments)):
+        if not emit(_render_report(report, arguments)):
             return Exit.OUTPUT
     return sitting.code or _write_outputs(report, sitting.recording, arguments)
 
 
-def _headless(session: Session, arguments: argparse.Namespace) -> int:
+def _print_report(session: Session, arguments: argparse.Namespace) -> int:
     from nodedoctor.report import json
 
-    found, recording = (_replayed if arguments.replay else _diagnose_machine)(session, arguments)
-    report = _redacted(json.document(found), found.observations, arguments)
+    model_report, recording = (_diagnose_recording if arguments.replay else _diagnose_machine)(
+        session, arguments
+    )
+    report = _redact_report(json.document(model_report), model_report.observations, arguments)
     report = _through_journal(report, arguments)
     if arguments.gate:
         from nodedoctor.report.gate import gate_of
 
         report = json.gated(report, gate_of(report))
-    if not emit(_rendered(report, arguments)):
+    if not emit(_render_report(report, arguments)):
         return Exit.OUTPUT
     return _write_outputs(report, recording, arguments)
 
 
-def _replayed(session: Session, arguments: argparse.Namespace) -> tuple[model.Report, bytes]:
+def _diagnose_recording(session: Session, arguments: argparse.Namespace) -> tuple[model.Report, bytes]:
     """What a recording shows, and the recording of that; all of it is known, so nothing is waited for."""
     from nodedoctor.engine.pending import run_sync
 
@@ -131,16 +133,16 @@ def _diagnose_machine(session: Session, arguments: argparse.Namespace) -> tuple[
 
     from nodedoctor.cli import headless
 
-    kept: list[tuple[model.Report, bytes]] = []
+    reports: list[tuple[model.Report, bytes]] = []
 
     async def run() -> None:
         # Not returned: asyncio.run() writes out what it returns, a whole report, as it gives back SIGINT.
-        kept.append(
+        reports.append(
             await headless.run(session, progress=may_narrate(arguments), record=bool(arguments.record))
         )
 
     asyncio.run(run())
-    return kept[0]
+    return reports[0]
 
 
 def _through_journal(report: Report, arguments: argparse.Namespace) -> Report:
@@ -175,13 +177,15 @@ def _through_journal(report: Report, arguments: argparse.Namespace) -> Report:
     return with_recurrences(report, entries, with_serials=with_serials)
 
 
-def _redacted(report: Report, seen: Iterable[Observation], arguments: argparse.Namespace) -> Report:
-    """The report as it may leave the node: with --redact it names nobody."""
+def _redact_report(
+    report: Report, observations: Iterable[Observation], arguments: argparse.Namespace
+) -> Report:
+    """The report as it may leave the node: with --redact it has no names."""
     if not arguments.redact:
         return report
     from nodedoctor.redact import Redaction
 
-    return Redaction.of(seen, report["node"]).report(report)
+    return Redaction.of(observations, report["node"]).report(report)
 
 
 def _write_outputs(report: Report, recording: bytes, arguments: argparse.Namespace) -> int:
@@ -199,7 +203,7 @@ def _write_outputs(report: Report, recording: bytes, arguments: argparse.Namespa
     return Exit.OK if arguments.exit_zero else exit_code(report, arguments.fail_on or "fail")
 
 
-def _rendered(report: Report, arguments: argparse.Namespace) -> str:
+def _render_report(report: Report, arguments: argparse.Namespace) -> str:
     if arguments.json:
         from nodedoctor.report import json
 

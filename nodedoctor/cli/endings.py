@@ -29,13 +29,13 @@ def on_ending(stop: Callable[[int], object], *more: int) -> Iterator[None]:
     """
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (*ENDING, *more)}
-    heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    for number in heard:
+    handled = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in handled:
         loop.add_signal_handler(number, stop, int(number))
     try:
         yield
     finally:
-        for number in heard:
+        for number in handled:
             loop.remove_signal_handler(number)
             if (handler := before[number]) is not None:  # None: it was not set from Python
                 signal.signal(number, handler)

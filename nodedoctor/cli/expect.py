@@ -104,21 +104,25 @@ def expected_of(path: str) -> tuple[str, bool]:
 
 def parser() -> Parser:
     """The parser of `nodedoctor expect`."""
-    made = Parser(
+    parser = Parser(
         prog="nodedoctor expect",
         description="Write an expectation file from this healthy node, for `nodedoctor --expect FILE` on "
         "other nodes.",
         allow_abbrev=False,
     )
-    made.add_argument(
+    parser.add_argument(
         "--keys", action="store_true", help="list all keys that can be expected, with their meaning"
     )
-    made.add_argument("--python", default="", metavar="PATH", help="path of the training Python interpreter")
-    made.add_argument(
+    parser.add_argument(
+        "--python", default="", metavar="PATH", help="path of the training Python interpreter"
+    )
+    parser.add_argument(
         "--pairs",
         default="",
         metavar="FILE",
         help="what pairs must have, from a healthy run of `fleet --pairs --json`",
     )
-    made.add_argument("--replay", default="", metavar="PATH", help="use a recorded node instead of this one")
-    return made
+    parser.add_argument(
+        "--replay", default="", metavar="PATH", help="use a recorded node instead of this one"
+    )
+    return parser

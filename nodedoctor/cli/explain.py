@@ -74,33 +74,33 @@ def explain(word: str, checks: Iterable[Check] = (), facts: Iterable[Fact] = ())
     plain = " ".join(word.split())
     known_checks, known_facts = tuple(checks), tuple(facts)
     readers: tuple[Callable[[], Iterator[str] | None], ...] = (
-        lambda: _code(plain),
-        lambda: _cause(plain),
-        lambda: _kind(plain),
-        lambda: _check(plain, known_checks),
-        lambda: _subject(plain, known_checks),
-        lambda: _variable(plain),
-        lambda: _fact(plain, known_facts),
-        lambda: _misspelled(plain),
+        lambda: _explain_code(plain),
+        lambda: _explain_cause(plain),
+        lambda: _explain_kind(plain),
+        lambda: _explain_check(plain, known_checks),
+        lambda: _explain_subject(plain, known_checks),
+        lambda: _explain_variable(plain),
+        lambda: _explain_fact(plain, known_facts),
+        lambda: _explain_misspelled(plain),
     )
     answers = (read() for read in readers)
     lines = next((answer for answer in answers if answer is not None), None)
     return None if lines is None else "\n".join(lines)
 
 
-def _code(word: str) -> Iterator[str] | None:
-    found = re.fullmatch(r"(s?xid)?\s*(?:[:#-]\s*)?(\d{1,6})", word, re.IGNORECASE)
-    if found is None:
+def _explain_code(word: str) -> Iterator[str] | None:
+    match = re.fullmatch(r"(s?xid)?\s*(?:[:#-]\s*)?(\d{1,6})", word, re.IGNORECASE)
+    if match is None:
         return None
-    kind, number = (found.group(1) or "").lower(), int(found.group(2))
+    kind, number = (match.group(1) or "").lower(), int(match.group(2))
     gpu_error = xids.xid(number) if kind != "sxid" else None
     if gpu_error is not None:
-        return _xid(gpu_error)
+        return _xid_lines(gpu_error)
     switch_error = xids.sxid(number) if kind != "xid" else None
-    return _sxid(switch_error) if switch_error is not None else None
+    return _sxid_lines(switch_error) if switch_error is not None else None
 
 
-def _xid(row: xids.XidRow) -> Iterator[str]:
+def _xid_lines(row: xids.XidRow) -> Iterator[str]:
     yield f"Xid {row.xid}: {row.mnemonic}"
     yield from text_lines(row.meaning)
     yield ""
@@ -117,7 +117,7 @@ def _xid(row: xids.XidRow) -> Iterator[str]:
     yield from source_lines(row.source, row.unverified)
 
 
-def _sxid(row: xids.SxidRow) -> Iterator[str]:
+def _sxid_lines(row: xids.SxidRow) -> Iterator[str]:
     kind = xids.sxid_kind(row.kind)
     yield f"SXid {row.sxid} (NVSwitch): {row.name}"
     yield from text_lines(kind.meaning)
@@ -128,7 +128,7 @@ def _sxid(row: xids.SxidRow) -> Iterator[str]:
     yield from source_lines(row.source, row.unverified)
 
 
-def _cause(word: str) -> Iterator[str] | None:
+def _explain_cause(word: str) -> Iterator[str] | None:
     row = kinds.cause(word.lower().replace("-", "_"))
     return None if row is None else _cause_lines(row)
 
@@ -143,7 +143,7 @@ def _cause_lines(row: kinds.KnownCause) -> Iterator[str]:
     yield from source_lines(row.source, row.unverified)
 
 
-def _kind(word: str) -> Iterator[str] | None:
+def _explain_kind(word: str) -> Iterator[str] | None:
     row = kinds.kind(word.lower().replace("-", "_"))
     return None if row is None else _kind_lines(row)
 
@@ -165,7 +165,7 @@ def _kind_lines(row: kinds.Kind) -> Iterator[str]:
     yield from source_lines(row.source, False)
 
 
-def _variable(word: str) -> Iterator[str] | None:
+def _explain_variable(word: str) -> Iterator[str] | None:
     row = env_vars.env_var(word)
     return None if row is None else _variable_lines(row)
 
@@ -176,7 +176,7 @@ def _variable_lines(row: env_vars.EnvVar) -> Iterator[str]:
     yield from text_lines(row.note)
     yield ""
     yield from label_lines("Read by", "" if row.phantom else OWNERS.get(row.owner, row.owner))
-    yield from label_lines("Versions", _versions(row))
+    yield from label_lines("Versions", _version_range(row))
     yield from label_lines("Unit", row.unit)
     yield from label_lines("Default", row.default)
     renamed = f" since {row.renamed_since}" if row.renamed_since else ""
@@ -184,17 +184,17 @@ def _variable_lines(row: env_vars.EnvVar) -> Iterator[str]:
     yield from label_lines("Production", SAFETY[row.production_safe])
     yield from label_lines("Instead", row.instead)
     if row.phantom and "timeout=" in row.instead:
-        yield from _timeouts()
+        yield from _timeout_lines()
     yield from source_lines(row.source, row.unverified)
 
 
-def _versions(row: env_vars.EnvVar) -> str:
+def _version_range(row: env_vars.EnvVar) -> str:
     since = f"since {row.since}" if row.since else ""
     until = f"until {row.until}" if row.until else ""
     return " ".join(part for part in (since, until) if part)
 
 
-def _timeouts() -> Iterator[str]:
+def _timeout_lines() -> Iterator[str]:
     settings = env_vars.timeout_settings()
     width = max(len(row.framework) for row in settings) + 4
     yield ""
@@ -214,11 +214,11 @@ def _timeouts() -> Iterator[str]:
     )
 
 
-def _misspelled(word: str) -> Iterator[str] | None:
+def _explain_misspelled(word: str) -> Iterator[str] | None:
     if not re.fullmatch(r"[A-Za-z][^\W_]*_\w+", word):
         return None
-    meant = env_vars.suggest(word)
-    row = env_vars.env_var(meant) if meant else None
+    suggestion = env_vars.suggest(word)
+    row = env_vars.env_var(suggestion) if suggestion else None
     return None if row is None else _explain_word(word, row)
 
 
@@ -228,9 +228,9 @@ def _explain_word(word: str, row: env_vars.EnvVar) -> Iterator[str]:
     yield from _variable_lines(row)
 
 
-def _check(word: str, checks: tuple[Check, ...]) -> Iterator[str] | None:
-    found = next((check for check in checks if check.id == word.lower()), None)
-    return None if found is None else _check_lines(found)
+def _explain_check(word: str, checks: tuple[Check, ...]) -> Iterator[str] | None:
+    chosen = next((check for check in checks if check.id == word.lower()), None)
+    return None if chosen is None else _check_lines(chosen)
 
 
 def _check_lines(check: Check) -> Iterator[str]:
@@ -253,21 +253,21 @@ def _check_lines(check: Check) -> Iterator[str]:
     yield from source_lines(check.where)
 
 
-def _sample_lines(found: SampleFinding | None) -> Iterator[str]:
+def _sample_lines(sample: SampleFinding | None) -> Iterator[str]:
     """A finding from one of the nodes that ship, where one of them has it."""
-    if found is None:
+    if sample is None:
         return
     yield ""
-    yield f"Example, from `nodedoctor demo {found.node}`"
-    yield from text_lines(f"{Status(found.finding['status']).word} {sentence(found.finding)}", hang=5)
-    for evidence in found.finding["evidence"][:2]:
+    yield f"Example, from `nodedoctor demo {sample.node}`"
+    yield from text_lines(f"{Status(sample.finding['status']).word} {sentence(sample.finding)}", hang=5)
+    for evidence in sample.finding["evidence"][:2]:
         for line in inert_lines(evidence["text"].strip("\n"))[:2]:
             yield f"  | {line}"
 
 
-def _subject(word: str, checks: tuple[Check, ...]) -> Iterator[str] | None:
-    found = sorted((check for check in checks if check.subject == word.lower()), key=lambda check: check.id)
-    return _subject_lines(word.lower(), found) if found else None
+def _explain_subject(word: str, checks: tuple[Check, ...]) -> Iterator[str] | None:
+    chosen = sorted((check for check in checks if check.subject == word.lower()), key=lambda check: check.id)
+    return _subject_lines(word.lower(), chosen) if chosen else None
 
 
 def _subject_lines(subject: str, checks: list[Check]) -> Iterator[str]:
@@ -278,6 +278,6 @@ def _subject_lines(subject: str, checks: list[Check]) -> Iterator[str]:
     yield from source_lines("; ".join(sorted({check.where for check in checks})))
 
 
-def _fact(word: str, facts: tuple[Fact, ...]) -> Iterator[str] | None:
-    found = next((fact for fact in facts if word.lower() in (fact.name, fact.cls.__name__.lower())), None)
-    return None if found is None else fact_lines(found)
+def _explain_fact(word: str, facts: tuple[Fact, ...]) -> Iterator[str] | None:
+    chosen = next((fact for fact in facts if word.lower() in (fact.name, fact.cls.__name__.lower())), None)
+    return None if chosen is None else fact_lines(chosen)

@@ -30,13 +30,13 @@ def fact_lines(fact: Fact) -> Iterator[str]:
     sources = [source if isinstance(source, str) else source.__name__ for source in fact.sources]
     yield f"{fact.name}: a fact of the node"
     yield from text_lines(fact.about)
-    yield from _fields(fact.cls)
+    yield from _field_lines(fact.cls)
     yield ""
     yield from label_lines("Read from", ", ".join(sources))
     yield from source_lines(fact.cls.__module__)
 
 
-def _fields(cls: type, known: tuple[type, ...] = ()) -> Iterator[str]:
+def _field_lines(cls: type, shown: tuple[type, ...] = ()) -> Iterator[str]:
     """Each field of a fact with its type and unit, each property with what it says, then its parts."""
     types = get_type_hints(cls)
     names = [name for name in getattr(cls, "__slots__", ()) or types if name in types and name[:1] != "_"]
@@ -50,17 +50,17 @@ def _fields(cls: type, known: tuple[type, ...] = ()) -> Iterator[str]:
     for name, value in vars(cls).items():
         if isinstance(value, property) and value.__doc__ and name[:1] != "_":
             yield from wrapped(f"  {name}: {' '.join(value.__doc__.split(chr(10) * 2)[0].split())}", "    ")
-    parts = dict.fromkeys(part for name in names for part in _records(types[name]))
+    parts = dict.fromkeys(part for name in names for part in _records_in(types[name]))
     for part in parts:
-        if part not in (cls, *known):
+        if part not in (cls, *shown):
             yield ""
             yield from text_lines(inspect.getdoc(part) or "", indent=0)
-            yield from _fields(part, (cls, *known, *parts))
+            yield from _field_lines(part, (cls, *shown, *parts))
 
 
-def _records(kind: object) -> Iterator[type]:
+def _records_in(kind: object) -> Iterator[type]:
     """The records of ours in a type: Gpu in `tuple[Gpu, ...]`."""
     if isinstance(kind, type) and kind.__module__.startswith("nodedoctor.facts") and get_type_hints(kind):
         yield kind
     for inner in get_args(kind):
-        yield from _records(inner)
+        yield from _records_in(inner)

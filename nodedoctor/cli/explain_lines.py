@@ -40,5 +40,5 @@ def source_lines(source: str, unverified: bool = False) -> Iterator[str]:
 
 
 def wrapped(text: str, later: str) -> list[str]:
-    """Lines of at most 80 columns; a word that is longer stands alone, so that it can be copied."""
+    """Lines of at most 80 columns; a word that is longer has its own line, so that it can be copied."""
     return textwrap.wrap(text, WIDTH, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)

@@ -19,7 +19,7 @@ from nodedoctor.json_shapes import Json
 from nodedoctor.model import Report
 
 PROGRESS_AFTER_S = 2.0
-"""Seconds before a person is told what is being waited for."""
+"""Seconds until a line says what is being waited for."""
 WRITE_TIMEOUT_S = 10.0
 """Seconds an output file may take: it may lie on a dead file system, and the report is already out."""
 
@@ -27,7 +27,7 @@ WRITE_TIMEOUT_S = 10.0
 async def run(session: Session, *, progress: bool = False, record: bool = False) -> tuple[Report, bytes]:
     """Run the session's checks; returns the report and, if wanted, the recording of what was seen."""
     diagnosis = session.diagnosis()
-    narrator = asyncio.create_task(_narrate(diagnosis)) if progress else None
+    narrator = asyncio.create_task(_show_progress(diagnosis)) if progress else None
     try:
         with ended_by_signals():
             report = await diagnosis.run()
@@ -47,8 +47,8 @@ async def write(path: str, data: bytes, *, shared: bool = False) -> str:
     """
     words = (path, "shared") if shared else (path,)
     writer = Command(child("host/write", *words), stdin=data)
-    seen = await child_process.run("write", writer, WRITE_TIMEOUT_S)
-    return "" if seen.answered and seen.rc == 0 else seen.note or seen.outcome.value
+    answer = await child_process.run("write", writer, WRITE_TIMEOUT_S)
+    return "" if answer.answered and answer.rc == 0 else answer.note or answer.outcome.value
 
 
 async def keep_in_journal(
@@ -78,7 +78,7 @@ async def read_journal(folder: str) -> tuple[list[Json], str]:
     return [], answer.text.strip() or answer.note or answer.outcome.value
 
 
-async def _narrate(diagnosis: Diagnosis) -> None:
+async def _show_progress(diagnosis: Diagnosis) -> None:
     """After a while, keep one line on stderr that names the probes still running."""
     line = StatusLine()
     try:

@@ -43,7 +43,7 @@ def render(entries: Sequence[Json]) -> str:
             f"  {inert(cause)}: {len(times)} times, {times[0][:10]} to {times[-1][:10]}"
             for cause, times in repeated.items()
         ]
-    plots = list(_plots(entries))
+    plots = list(_rate_plots(entries))
     return "\n".join([*lines, *(["", "Rates, oldest run first"] if plots else []), *plots]) + "\n"
 
 
@@ -53,7 +53,7 @@ def _run_lines(entries: Sequence[Json]) -> Iterator[str]:
     runs = []
     for entry in entries:
         command = text(entry, "command")
-        runs.append((f"{command:<6}  {_differences(latest.get(command), entry)}", text(entry, "time")))
+        runs.append((f"{command:<6}  {_new_causes(latest.get(command), entry)}", text(entry, "time")))
         latest[command] = entry
     for shown, series in groupby(runs, lambda run: run[0]):
         times = [time for _, time in series]
@@ -61,7 +61,7 @@ def _run_lines(entries: Sequence[Json]) -> Iterator[str]:
         yield inert(f"{times[0]}  {shown}{more}")
 
 
-def _differences(before: Json | None, entry: Json) -> str:
+def _new_causes(before: Json | None, entry: Json) -> str:
     """The causes of a run, and what is new since the run before it."""
     causes = [text(cause, "id") for cause in parts(entry, "causes")]
     earlier = {text(cause, "id") for cause in parts(before, "causes")} if before is not None else set(causes)
@@ -78,7 +78,7 @@ def _differences(before: Json | None, entry: Json) -> str:
     return f"{causes_shown}{changed}"
 
 
-def _plots(entries: Sequence[Json]) -> Iterator[str]:
+def _rate_plots(entries: Sequence[Json]) -> Iterator[str]:
     """Each rate over the runs, from half of its highest to the highest."""
     rates: dict[str, list[float]] = {}
     for entry in entries:

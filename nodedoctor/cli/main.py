@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare()
     try:
         if words[:1] == ["run"]:
-            return _run(words[1:])
+            return _run_job(words[1:])
         return _no_memory() if _room_below(LEAST) else _dispatch(words)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from nodedoctor.children.exhaustion import CODES, why
 
         if error.errno not in CODES:
-            return _bug()
+            return _report_bug()
         _say_no_more()
         what = why(error.errno)
         write_stderr(f"cannot run: {error.strerror}; {what.words}")
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.FAIL if what.known and "--gate" not in words else Exit.UNKNOWN
     except Exception:
         # A module of C, a thread, even a literal of Unicode fails in its own way where it finds no room.
-        return _no_memory() if _room_below(ROOM) else _bug()
+        return _no_memory() if _room_below(ROOM) else _report_bug()
 
 
 def _no_memory() -> int:
@@ -83,7 +83,7 @@ def _room_below(most: int) -> bool:
     return 0 <= resource.getrlimit(resource.RLIMIT_AS)[0] < most  # -1 is no limit
 
 
-def _bug() -> int:
+def _report_bug() -> int:
     """Say what went wrong, inside the handler of an exception."""
     import traceback
 
@@ -93,7 +93,7 @@ def _bug() -> int:
     return Exit.BUG
 
 
-def _run(words: list[str]) -> int:
+def _run_job(words: list[str]) -> int:
     """`nodedoctor run`, whose command is started in any case: without room for a watch, in our own place."""
     if _room_below(ROOM):
         from nodedoctor.blackbox import exec_fallback
@@ -138,21 +138,21 @@ def _dispatch(words: list[str]) -> int:
         from nodedoctor.cli import reference
 
         return reference.main(words)
-    return _demo(rest) if command == "demo" else _diagnose(words)
+    return _show_demo(rest) if command == "demo" else _diagnose_node(words)
 
 
-def _diagnose(words: list[str]) -> int:
+def _diagnose_node(words: list[str]) -> int:
     from nodedoctor.cli import diagnose
 
     return diagnose.main(words)
 
 
-def _demo(words: list[str]) -> int:
+def _show_demo(words: list[str]) -> int:
     """`nodedoctor demo [NAME [options]]`: list the recorded nodes that ship with us, or diagnose one."""
     from nodedoctor.demo import DEMOS, folder
 
     if words and words[0] in DEMOS:
-        return _diagnose(["--replay", str(folder(words[0])), *words[1:]])
+        return _diagnose_node(["--replay", str(folder(words[0])), *words[1:]])
     if words and words[0] not in ("-h", "--help"):
         hint = suggest_word(words[0], DEMOS, f"available: {', '.join(DEMOS)}")
         return complain(f"no demo {words[0]!r}; {hint}")

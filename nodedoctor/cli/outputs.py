@@ -68,10 +68,10 @@ def write(arguments: argparse.Namespace, document: Callable[[], Mapping[str, Any
     wanted = {form: path for form in _FORMS if (path := getattr(arguments, form, ""))}
     if not wanted:
         return Exit.OK
-    made = document()
+    json_document = document()
     recording = getattr(arguments, "record", "")
     return write_files(
-        {path: _render(form, made, recording).encode() for form, path in wanted.items()},
+        {path: _render_form(form, json_document, recording).encode() for form, path in wanted.items()},
         shared={path for form, path in wanted.items() if form in _SHARED},
     )
 
@@ -97,10 +97,10 @@ def write_files(files: Mapping[str, bytes], shared: Collection[str] = ()) -> int
         writing = (write_one(path, data, shared=path in shared) for path, data in others.items())
         return await asyncio.gather(*writing)
 
-    others = {path: data for path, data in files.items() if _descriptor(path) is None}
+    others = {path: data for path, data in files.items() if _descriptor_number(path) is None}
     problems = dict(zip(others, asyncio.run(together(others)), strict=True)) if others else {}
     for path, data in files.items():
-        if (number := _descriptor(path)) is not None:
+        if (number := _descriptor_number(path)) is not None:
             problems[path] = _write_own(number, data)
     for path, problem in problems.items():
         if problem:
@@ -108,7 +108,7 @@ def write_files(files: Mapping[str, bytes], shared: Collection[str] = ()) -> int
     return Exit.OUTPUT if any(problems.values()) else Exit.OK
 
 
-def _descriptor(path: str) -> int | None:
+def _descriptor_number(path: str) -> int | None:
     """The number of our own descriptor that a path names, which no child has; None for other paths."""
     folder, _, name = path.rpartition("/")
     if folder == "/dev" and name in ("stdout", "stderr"):
@@ -126,7 +126,7 @@ def _write_own(number: int, data: bytes) -> str:
     return ""
 
 
-def _render(form: str, document: Mapping[str, Any], recording: str) -> str:
+def _render_form(form: str, document: Mapping[str, Any], recording: str) -> str:
     if form == "html":
         from nodedoctor.report import html
 

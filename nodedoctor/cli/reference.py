@@ -43,24 +43,24 @@ def main(words: list[str]) -> int:
 
 def parser() -> Parser:
     """The parser of `nodedoctor list|explain|schema`."""
-    made = Parser(prog="nodedoctor", allow_abbrev=False)
-    commands = made.add_subparsers(required=True, parser_class=Parser)
+    parser = Parser(prog="nodedoctor", allow_abbrev=False)
+    commands = parser.add_subparsers(required=True, parser_class=Parser)
     listing = commands.add_parser("list", help="list checks, facts, probes or knowledge", allow_abbrev=False)
     listing.add_argument("kind", choices=sorted(_LISTS))
     listing.add_argument("--json", action="store_true", help="as JSON")
-    listing.set_defaults(run=_list)
+    listing.set_defaults(run=_print_list)
     explaining = commands.add_parser(
         "explain", help="explain a check, an Xid, an environment variable or a cause", allow_abbrev=False
     )
     explaining.add_argument("word", nargs="+", help="a check, an Xid (79), an environment variable, a cause")
-    explaining.set_defaults(run=_explain)
+    explaining.set_defaults(run=_print_explanation)
     schema = commands.add_parser("schema", help="the JSON Schema of a document", allow_abbrev=False)
     schema.add_argument("name", choices=SCHEMAS)
-    schema.set_defaults(run=_schema)
-    return made
+    schema.set_defaults(run=_print_schema)
+    return parser
 
 
-def _list(arguments: Any) -> int:
+def _print_list(arguments: Any) -> int:
     try:
         rows = _LISTS[arguments.kind](discover())
     except NodeDoctorError as error:
@@ -68,11 +68,11 @@ def _list(arguments: Any) -> int:
     if arguments.json:
         text = json.dumps(rows, indent=1) + "\n"
     else:
-        text = "".join(f"{line}\n" for line in _lines(arguments.kind, rows, min(columns(WIDTH), WIDTH)))
+        text = "".join(f"{line}\n" for line in _row_lines(arguments.kind, rows, min(columns(WIDTH), WIDTH)))
     return Exit.OK if emit(text) else Exit.OUTPUT
 
 
-def _explain(arguments: Any) -> int:
+def _print_explanation(arguments: Any) -> int:
     from nodedoctor.cli.explain import explain
 
     word = " ".join(arguments.word)
@@ -83,13 +83,13 @@ def _explain(arguments: Any) -> int:
     return Exit.OK if emit(f"{answer}\n") else Exit.OUTPUT
 
 
-def _schema(arguments: Any) -> int:
+def _print_schema(arguments: Any) -> int:
     name = f"{arguments.name}.schema.json"
     text = (resources.files("nodedoctor.report") / "schemas" / name).read_text(encoding="utf-8")
     return Exit.OK if emit(text) else Exit.OUTPUT
 
 
-def _checks(catalogue: Catalogue) -> list[dict[str, Any]]:
+def _check_rows(catalogue: Catalogue) -> list[dict[str, Any]]:
     from nodedoctor.knowledge.tested_hardware import missing_for, seen_on
 
     return [
@@ -109,7 +109,7 @@ def _checks(catalogue: Catalogue) -> list[dict[str, Any]]:
     ]
 
 
-def _facts(catalogue: Catalogue) -> list[dict[str, Any]]:
+def _fact_rows(catalogue: Catalogue) -> list[dict[str, Any]]:
     return [
         {
             "name": fact.name,
@@ -120,7 +120,7 @@ def _facts(catalogue: Catalogue) -> list[dict[str, Any]]:
     ]
 
 
-def _probes(catalogue: Catalogue) -> list[dict[str, Any]]:
+def _probe_rows(catalogue: Catalogue) -> list[dict[str, Any]]:
     return [
         {
             "name": probe.name,
@@ -133,7 +133,7 @@ def _probes(catalogue: Catalogue) -> list[dict[str, Any]]:
     ]
 
 
-def _knowledge(_: Catalogue) -> list[dict[str, Any]]:
+def _knowledge_rows(_: Catalogue) -> list[dict[str, Any]]:
     from nodedoctor.knowledge.table import FOLDER, load
 
     tables = {path.stem: load(path.stem) for path in sorted(FOLDER.glob("*.json"))}
@@ -150,14 +150,14 @@ def _knowledge(_: Catalogue) -> list[dict[str, Any]]:
 
 
 _LISTS: dict[str, Callable[[Catalogue], list[dict[str, Any]]]] = {
-    "checks": _checks,
-    "facts": _facts,
-    "probes": _probes,
-    "knowledge": _knowledge,
+    "checks": _check_rows,
+    "facts": _fact_rows,
+    "probes": _probe_rows,
+    "knowledge": _knowledge_rows,
 }
 
 
-def _lines(kind: str, rows: list[dict[str, Any]], width: int) -> Iterator[str]:
+def _row_lines(kind: str, rows: list[dict[str, Any]], width: int) -> Iterator[str]:
     """A row in columns, and what is longer in lines below it that end between words."""
     shown = [_TEXTS[kind](row) for row in rows]
     if not shown:
@@ -167,12 +167,12 @@ def _lines(kind: str, rows: list[dict[str, Any]], width: int) -> Iterator[str]:
         head = "".join(cell.ljust(size + 2) for cell, size in zip(cells, widths, strict=True))
         indent = " " * (widths[0] + 2)
         first, *others = texts
-        yield from _wrapped(head, " " * len(head), first, width)
+        yield from _wrap_text(head, " " * len(head), first, width)
         for text in others:
-            yield from _wrapped(indent, indent + "  ", text, width)
+            yield from _wrap_text(indent, indent + "  ", text, width)
 
 
-def _wrapped(lead: str, indent: str, text: str, width: int) -> list[str]:
+def _wrap_text(lead: str, indent: str, text: str, width: int) -> list[str]:
     room = max(width, len(indent) + 20)
     lines = textwrap.wrap(
         text,
@@ -190,7 +190,7 @@ Shown = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _check_texts(row: dict[str, Any]) -> Shown:
-    hardware = f"seen on {_hardware(row['seen_on'])}" if row["seen_on"] else ""
+    hardware = f"seen on {_hardware_text(row['seen_on'])}" if row["seen_on"] else ""
     missing = f"not seen yet: {row['missing']}" if row["missing"] else ""
     shown = filter(None, (hardware, missing))
     return (row["id"], row["stage"], row["title"]), (", ".join(row["tags"]), *shown)
@@ -217,7 +217,7 @@ _TEXTS: dict[str, Callable[[dict[str, Any]], Shown]] = {
 }
 
 
-def _hardware(rows: list[dict[str, Any]]) -> str:
+def _hardware_text(rows: list[dict[str, Any]]) -> str:
     """On what a check was seen, in words: the first few."""
     names = list(dict.fromkeys(f"{row['hardware']} ({row['provenance']})" for row in rows))
     more = f", {len(names) - FEW} more" if len(names) > FEW else ""

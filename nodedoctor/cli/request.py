@@ -43,9 +43,9 @@ def add_hint(error: NodeDoctorError, arguments: argparse.Namespace) -> str | Nod
 
 def _input_problem(arguments: argparse.Namespace) -> str:
     """What is wrong with the places asked to be read, before any work is done."""
-    asked = ("env_file", "python", "exec", "peers")
-    if arguments.replay and (given := [name for name in asked if getattr(arguments, name)]):
-        option = f"--{given[0].replace('_', '-')}"
+    live_only = ("env_file", "python", "exec", "peers")
+    if arguments.replay and (used := [name for name in live_only if getattr(arguments, name)]):
+        option = f"--{used[0].replace('_', '-')}"
         return f"{option} is for a node that is asked now; a recording holds what was asked then"
     if not os.path.isdir(arguments.root):
         return f"--root: no folder {arguments.root}"
@@ -64,21 +64,21 @@ def _gate_problem(arguments: argparse.Namespace) -> str:
     if not arguments.gate:
         return ""
     options = ("fail_on", "exit_zero", "deep", "text", "summary", "tui", "quiet", "verbose")
-    given = [name for name in options if getattr(arguments, name)]
-    named = {"quiet": "-q", "verbose": "-v"}
+    used = [name for name in options if getattr(arguments, name)]
+    short_names = {"quiet": "-q", "verbose": "-v"}
     return (
-        f"{named.get(given[0], '--' + given[0].replace('_', '-'))} has no meaning with --gate"
-        if given
+        f"{short_names.get(used[0], '--' + used[0].replace('_', '-'))} has no meaning with --gate"
+        if used
         else ""
     )
 
 
-def _peers(named: Sequence[str]) -> tuple[str, ...]:
-    if not named:
+def _peer_names(hosts: Sequence[str]) -> tuple[str, ...]:
+    if not hosts:
         return ()
     from nodedoctor.fleet.compare.reachability import neighbours
 
-    return neighbours(named, os.uname().nodename)
+    return neighbours(hosts, os.uname().nodename)
 
 
 def make_request(arguments: argparse.Namespace) -> Request:
@@ -98,7 +98,7 @@ def make_request(arguments: argparse.Namespace) -> Request:
         python=arguments.python,
         exec_prefix=command_words(arguments.exec),
         env_file=os.path.abspath(arguments.env_file) if arguments.env_file else "",
-        peers=_peers(arguments.peers),
+        peers=_peer_names(arguments.peers),
         expect=expectations(arguments.expect),
     )
     return Request(

@@ -19,7 +19,7 @@ Kind = Literal["identity", "capability", "level", "rate", "growth"]
 Side = Literal["low", "high"]
 
 LEAST_PEERS = 2
-"""A device is odd only against two others that agree: of two that differ nobody knows which one is right."""
+"""A device is odd only against two others that agree: of two that differ either may be right."""
 SPREADS = 6.0
 """Distances from the median, in median absolute deviations, from which a number is an outlier: about four
 standard deviations of a normal distribution (Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993,
@@ -70,13 +70,13 @@ def odd_ones(
     The caller gives devices that should be alike, levels and rates under like load. An attribute that fewer
     than three devices tell is not compared.
     """
-    found: list[Outlier[Device]] = []
+    outliers: list[Outlier[Device]] = []
     for attribute in attributes:
-        told = [(device, value) for device in devices if (value := attribute.read(device)) is not None]
-        if len(told) > LEAST_PEERS:
-            judge = _minority if attribute.kind in ("identity", "capability") else _outliers
-            found += judge(attribute, told)
-    return tuple(found)
+        readings = [(device, value) for device in devices if (value := attribute.read(device)) is not None]
+        if len(readings) > LEAST_PEERS:
+            judge = _rare_devices if attribute.kind in ("identity", "capability") else _far_devices
+            outliers += judge(attribute, readings)
+    return tuple(outliers)
 
 
 def decides(count: int, total: int, least: int = LEAST_PEERS) -> bool:
@@ -90,23 +90,27 @@ def quantile(numbers: Sequence[float], quantile: float = 0.5) -> float:
 
 
 def compared(devices: Sequence[Device], attributes: Sequence[Attribute[Device]]) -> tuple[str, ...]:
-    """The names of the attributes that enough devices told for a comparison."""
+    """The names of the attributes that enough devices have for a comparison."""
     counts = ((a.name, sum(a.read(device) is not None for device in devices)) for a in attributes)
     return tuple(name for name, count in counts if count > LEAST_PEERS)
 
 
-def _minority(attribute: Attribute[Device], told: list[tuple[Device, object]]) -> list[Outlier[Device]]:
+def _rare_devices(
+    attribute: Attribute[Device], readings: list[tuple[Device, object]]
+) -> list[Outlier[Device]]:
     """Those that differ from what more than half have: halves against halves are a machine of two kinds."""
-    (usual, count), *_ = Counter(value for _, value in told).most_common(1)
-    if not decides(count, len(told)):
+    (usual, count), *_ = Counter(value for _, value in readings).most_common(1)
+    if not decides(count, len(readings)):
         return []
-    odd = ((device, value) for device, value in told if value != usual)
-    return [Outlier(device, attribute.name, attribute.kind, value, usual, count) for device, value in odd]
+    pairs = ((device, value) for device, value in readings if value != usual)
+    return [Outlier(device, attribute.name, attribute.kind, value, usual, count) for device, value in pairs]
 
 
-def _outliers(attribute: Attribute[Device], told: list[tuple[Device, object]]) -> list[Outlier[Device]]:
+def _far_devices(
+    attribute: Attribute[Device], readings: list[tuple[Device, object]]
+) -> list[Outlier[Device]]:
     """Those far from the middle of all, on the harmful side; a minority by definition."""
-    shown = [(device, value) for device, value in told if isinstance(value, (int, float))]
+    shown = [(device, value) for device, value in readings if isinstance(value, (int, float))]
     if len(shown) <= LEAST_PEERS:
         return []
     numbers = [float(value) for _, value in shown]
@@ -118,8 +122,8 @@ def _outliers(attribute: Attribute[Device], told: list[tuple[Device, object]]) -
     is_odd = [distance > far and distance >= attribute.least for distance in away]
     if 2 * sum(is_odd) >= len(shown):
         return []
-    rest = [number for number, odd in zip(numbers, is_odd, strict=True) if not odd]
+    rest = [number for number, flag in zip(numbers, is_odd, strict=True) if not flag]
     of_rest = quantile(rest, attribute.quantile)
-    found = [pair for pair, odd in zip(shown, is_odd, strict=True) if odd]
+    pairs = [pair for pair, flag in zip(shown, is_odd, strict=True) if flag]
     name, kind = attribute.name, attribute.kind
-    return [Outlier(device, name, kind, value, of_rest, len(rest)) for device, value in found]
+    return [Outlier(device, name, kind, value, of_rest, len(rest)) for device, value in pairs]

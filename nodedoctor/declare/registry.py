@@ -57,7 +57,7 @@ class Command:
 
 @record
 class Options:
-    """What the person asked for and where we stand; all a probe may know besides other observations."""
+    """What the person asked for and where we run; all a probe may know besides other observations."""
 
     root: str = "/"
     since: str = ""
@@ -90,7 +90,7 @@ class Probe:
 class Fact:
     """A frozen dataclass that can be parsed from observations (by probe name) and other facts (by type).
 
-    With `shown` False it is not in the report: what it says stands there under a fact made of it, or under
+    With `shown` False it is not in the report: what it says is there under a fact made of it, or under
     those it is made of.
     """
 
@@ -143,15 +143,15 @@ class Check:
 
     def needs(self) -> tuple[Need, ...]:
         """The facts this check wants, from its annotations; TypeError when one is not a class."""
-        return _needs(self.function)
+        return _function_needs(self.function)
 
 
 @functools.cache
-def _needs(function: Callable[..., Iterable[Finding]]) -> tuple[Need, ...]:
-    return tuple(_need(name, _hint(function, name)) for name in _parameters(function))
+def _function_needs(function: Callable[..., Iterable[Finding]]) -> tuple[Need, ...]:
+    return tuple(_parameter_need(name, _type_hint(function, name)) for name in _parameter_names(function))
 
 
-def _parameters(function: Any) -> Iterable[str]:
+def _parameter_names(function: Any) -> Iterable[str]:
     """The names of a function's parameters; inspect takes 20 times as long, so only where it must."""
     code = getattr(function, "__code__", None)
     if code is None or hasattr(function, "__wrapped__") or code.co_kwonlyargcount:
@@ -162,7 +162,7 @@ def _parameters(function: Any) -> Iterable[str]:
     return names[: code.co_argcount]
 
 
-def _hint(function: Any, name: str) -> Any:
+def _type_hint(function: Any, name: str) -> Any:
     """The annotation of a parameter, evaluated; the name of a class is looked up without typing's detour."""
     hint = function.__annotations__.get(name)
     if not isinstance(hint, str):
@@ -173,7 +173,7 @@ def _hint(function: Any, name: str) -> Any:
     return typing.get_type_hints(function).get(name)
 
 
-def _need(name: str, hint: Any) -> Need:
+def _parameter_need(name: str, hint: Any) -> Need:
     arms = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     wanted = [arm for arm in arms if arm is not type(None)]
     if len(wanted) != 1 or not isinstance(wanted[0], type):
@@ -195,7 +195,7 @@ def probe(
     """
 
     def declare(plan: Plan) -> Plan:
-        _mark(plan, Probe(name, _first_line(plan), plan, timeout, lane, tuple(after)))
+        _mark_target(plan, Probe(name, _first_line(plan), plan, timeout, lane, tuple(after)))
         return plan
 
     return declare
@@ -214,7 +214,7 @@ def fact(*sources: str | type[Any], name: str = "", shown: bool = True) -> Calla
     """
 
     def declare(cls: Parsed) -> Parsed:
-        _mark(cls, Fact(name or _kebab(cls.__name__), _first_line(cls), cls, sources, shown))
+        _mark_target(cls, Fact(name or _kebab_case(cls.__name__), _first_line(cls), cls, sources, shown))
         return cls
 
     return declare
@@ -247,12 +247,12 @@ def check(
         raise ValueError(f"check id {id!r} must be subject.condition, and the subject not a subcommand")
 
     def declare(function: Judge) -> Judge:
-        parts = _sections(function.__doc__ or "")
+        parts = _split_docstring(function.__doc__ or "")
         what, why, disturbs = (" ".join(parts.get(name, "").split()) for name in _SHOWN)
         where = getattr(getattr(function, "__code__", None), "co_filename", "?")
         all_tags = frozenset(tags) | {subject}
         links = frozenset(without), tuple(explained_by), tuple(speaks_for), stage, parts
-        _mark(function, Check(id, title, all_tags, function, what, why, disturbs, where, *links))
+        _mark_target(function, Check(id, title, all_tags, function, what, why, disturbs, where, *links))
         return function
 
     return declare
@@ -264,7 +264,7 @@ def skipped(name: str, why: str) -> Observation:
 
 
 def declared(module: types.ModuleType, *, foreign: bool = False) -> Iterator[Probe | Fact | Check]:
-    """Everything a module itself declares, in the order it stands there; imported names do not count.
+    """Everything a module itself declares, in the order of the source; imported names do not count.
 
     What a plug-in declares is marked as foreign.
     """
@@ -278,7 +278,7 @@ def declared(module: types.ModuleType, *, foreign: bool = False) -> Iterator[Pro
             and hasattr(value, _MARK)
         ):
             if foreign:
-                _mark(value, replace(getattr(value, _MARK), foreign=True))
+                _mark_target(value, replace(getattr(value, _MARK), foreign=True))
             yield getattr(value, _MARK)
 
 
@@ -313,7 +313,7 @@ def is_foreign(cls: type[Any]) -> bool:
     return getattr(vars(cls).get(_MARK), "foreign", False)
 
 
-def _mark(target: Any, declaration: Probe | Fact | Check) -> None:
+def _mark_target(target: Any, declaration: Probe | Fact | Check) -> None:
     setattr(target, _MARK, declaration)
 
 
@@ -321,11 +321,11 @@ def _first_line(target: Any) -> str:
     return (target.__doc__ or "").strip().partition("\n")[0].rstrip()
 
 
-def _kebab(name: str) -> str:
+def _kebab_case(name: str) -> str:
     return "".join(f"-{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))
 
 
-def _sections(doc: str) -> dict[str, str]:
-    """A check's docstring by its headings; what stands before the first is what the check looks at."""
+def _split_docstring(doc: str) -> dict[str, str]:
+    """A check's docstring by its headings; the text before the first is what the check looks at."""
     what, *rest = _HEADING.split(doc)
     return {"What": " ".join(what.split()), **dict(zip(rest[::2], map(str.strip, rest[1::2]), strict=True))}

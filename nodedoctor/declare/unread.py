@@ -1,7 +1,7 @@
 """What was asked for and not answered, noticed where it is read: a judgement that needed it is no PASS.
 
-A value that a driver refused stands in a fact as None, like one that the device does not have, and a check
-that passes over it would say PASS of what nobody saw. So facts call `unread` when such a value is read, and
+A value that a driver refused is None in a fact, like one that the device does not have, and a check
+that passes over it would say PASS of what was not seen. So facts call `unread` when such a value is read, and
 the engine collects what each check, and each fact that it needs, has read.
 """
 
@@ -29,15 +29,15 @@ _collecting: list[dict[Unread, None]] = []
 @contextmanager
 def noticing() -> Iterator[dict[Unread, None]]:
     """Collect what is read meanwhile and not known, each once, in the order of reading."""
-    found: dict[Unread, None] = {}
-    _collecting.append(found)
+    unknowns: dict[Unread, None] = {}
+    _collecting.append(unknowns)
     try:
-        yield found
+        yield unknowns
     finally:
         _collecting.pop()
 
 
 def unread(value: Unread) -> None:
-    """Say that something unknown was read; nobody collects outside of checks and parsers."""
+    """Say that something unknown was read; outside of checks and parsers it is not collected."""
     if _collecting:
         _collecting[-1][value] = None

@@ -38,31 +38,31 @@ def call_check(check: Check, arguments: Sequence[Any]) -> tuple[tuple[Finding, .
 
 
 def _collect_findings(check: Check, arguments: Sequence[Any]) -> tuple[Finding, ...]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
         with contained(TIMEOUT_S):
             for finding in check.function(*arguments):
                 if not isinstance(finding, Finding):
                     raise TypeError(f"yielded {type(finding).__name__}, not a Finding")
-                if len(found) == MOST_FINDINGS:
+                if len(findings) == MOST_FINDINGS:
                     raise OverflowError(f"yielded more than {MOST_FINDINGS} findings")
-                found.append(finding)
+                findings.append(finding)
     except PluginFailed as failed:  # its crash is one finding, not ours
         _log.debug("check %s failed", check.id, exc_info=failed.error)
-        return (*found, Finding.unknown("crash", f"the check itself raised {where(failed.error)}"))
-    if not found:
+        return (*findings, Finding.unknown("crash", f"the check itself raised {where(failed.error)}"))
+    if not findings:
         return (Finding.unknown("crash", f"the check returned nothing ({check.where})"),)
-    return tuple(found)
+    return tuple(findings)
 
 
-def call_parser(cls: type[Any], seen: Sequence[Any]) -> tuple[Any, tuple[Unread, ...]]:
+def call_parser(cls: type[Any], arguments: Sequence[Any]) -> tuple[Any, tuple[Unread, ...]]:
     """The fact that a class reads from what was seen, or an Unseen; and which refused values it read."""
 
     def parse() -> tuple[Any, tuple[Unread, ...]]:
         with noticing() as refused:
             try:
                 with contained(TIMEOUT_S):
-                    value = cls.parse(*seen)
+                    value = cls.parse(*arguments)
             except PluginFailed as failed:  # a parser is code for text we have not met yet
                 _log.debug("reading %s failed", cls.__name__, exc_info=failed.error)
                 value = Unseen("crash", f"reading {cls.__name__} raised {where(failed.error)}")
@@ -93,20 +93,20 @@ def call_planner(probe: Probe, options: Options, earlier: Sequence[Observation])
 
 def call_optional(value: Any, method: str, otherwise: Any) -> Any:
     """What an optional method of a fact returns; a fact that cannot tell must not cost us the report."""
-    found = getattr(value, method, None)
-    if not callable(found):  # a fact may have a field of that name
+    function = getattr(value, method, None)
+    if not callable(function):  # a fact may have a field of that name
         return otherwise
     if is_foreign(type(value)):
-        return _call_in_fork(found, f"{type(value).__name__}.{method}()", lambda _: otherwise)
+        return _call_in_fork(function, f"{type(value).__name__}.{method}()", lambda _: otherwise)
     try:
-        return found()
+        return function()
     except Exception:
         _log.debug("%s.%s() failed", type(value).__name__, method, exc_info=True)
         return otherwise
 
 
 def _call_in_fork(work: Callable[[], T], doing: str, otherwise: Callable[[str], T]) -> T:
-    """What a plug-in's code answers, or what stands for that with what it did wrong."""
+    """What a plug-in's code answers, or the fallback made from what it did wrong."""
     try:
         return run_in_fork(work, TIMEOUT_S, doing)
     except OSError as error:

@@ -79,93 +79,99 @@ class EvidenceResolver:
 
     def add(self, observations: Iterable[Observation]) -> EvidenceResolver:
         """The same, with what has been observed since; an answer never changes."""
-        for seen in observations:
-            self._seen.setdefault(seen.probe, seen)
+        for observation in observations:
+            self._seen.setdefault(observation.probe, observation)
         return self
 
     def of(self, finding: Finding) -> Finding:
         """The finding with its evidence made good; evidence that is not found is left out."""
-        found = tuple(good for one in finding.evidence if (good := self.settled(one)) is not None)
-        return replace(finding, evidence=found)
+        evidence = tuple(good for draft in finding.evidence if (good := self.settled(draft)) is not None)
+        return replace(finding, evidence=evidence)
 
     def settled(self, draft: Evidence) -> Evidence | None:
-        """One piece of evidence as it stands in what was observed; None where it does not."""
-        seen = self._seen.get(draft.probe)
-        if seen is None:
+        """One piece of evidence as found in what was observed; None where it is not there."""
+        observation = self._seen.get(draft.probe)
+        if observation is None:
             _log.debug("evidence names %s, which was not observed", draft.probe)
             return None
         try:
-            made = self._reading(seen, draft) if draft.kind == "reading" else self._quote(seen, draft)
-            if made is None and draft.kind == "reading" and draft.like:
-                made = self._quote(seen, replace(draft, path=""))  # the same, where it was pasted as text
+            evidence = (
+                self._find_reading(observation, draft)
+                if draft.kind == "reading"
+                else self._find_quote(observation, draft)
+            )
+            if evidence is None and draft.kind == "reading" and draft.like:
+                evidence = self._find_quote(observation, replace(draft, path=""))  # it was pasted as text
         except (re.error, ValueError):  # a path or pattern that a name or value of the node has broken
             _log.debug("evidence of %s cannot be looked for", draft.probe, exc_info=True)
-            made = None
-        if made is None:
+            evidence = None
+        if evidence is None:
             _log.debug(
                 "evidence is not in what %s printed: %s", draft.probe, draft.path or draft.like or draft.text
             )
-        return made
+        return evidence
 
-    def document(self, seen: Observation) -> Any:
+    def document(self, observation: Observation) -> Any:
         """What an observation holds as nested data: JSON, or sections of nvidia-smi; None for other text."""
-        if seen.probe not in self._read:
-            self._read[seen.probe] = parse_document(seen)
-        return self._read[seen.probe]
+        if observation.probe not in self._read:
+            self._read[observation.probe] = parse_document(observation)
+        return self._read[observation.probe]
 
-    def _reading(self, seen: Observation, draft: Evidence) -> Evidence | None:
+    def _find_reading(self, observation: Observation, draft: Evidence) -> Evidence | None:
         for path in (draft.path, *draft.otherwise):
             try:
-                value = value_at(seen, path, self.document(seen) if path not in _NOTED else None)
+                value = value_at(
+                    observation, path, self.document(observation) if path not in _NOTED else None
+                )
             except LookupError:
                 continue
-            source = _SOURCES.get(seen.probe, seen.probe)
-            said = text_of_reading(source, path, value)
-            return Evidence(seen.probe, said, path=path, kind="reading", source=source, value=value)
+            source = _SOURCES.get(observation.probe, observation.probe)
+            text = text_of_reading(source, path, value)
+            return Evidence(observation.probe, text, path=path, kind="reading", source=source, value=value)
         return None
 
-    def _quote(self, seen: Observation, draft: Evidence) -> Evidence | None:
+    def _find_quote(self, observation: Observation, draft: Evidence) -> Evidence | None:
         wanted = _cut_quote(draft.text)
         if not (wanted.strip() or draft.like):
             return None
-        for path, text in self._texts(seen, draft.path):
+        for path, text in self._document_texts(observation, draft.path):
             if draft.like:
                 if match := re.search(draft.like, text, re.MULTILINE):
                     group = 1 if match.re.groups else 0
                     line = text.count("\n", 0, match.start(group)) + 1
-                    return Evidence(seen.probe, _cut_quote(match[group]), path=path, line=line)
+                    return Evidence(observation.probe, _cut_quote(match[group]), path=path, line=line)
                 continue
-            if draft.at is not None and (found := _line_with(wanted, text, draft.at)):
-                return Evidence(seen.probe, found, path=path, line=text.count("\n", 0, draft.at) + 1)
+            if draft.at is not None and (quote := _line_with(wanted, text, draft.at)):
+                return Evidence(observation.probe, quote, path=path, line=text.count("\n", 0, draft.at) + 1)
             if (place := text.find(wanted)) >= 0:
-                return Evidence(seen.probe, wanted, path=path, line=text.count("\n", 0, place) + 1)
+                return Evidence(observation.probe, wanted, path=path, line=text.count("\n", 0, place) + 1)
         return None
 
-    def _texts(self, seen: Observation, path: str) -> Iterator[tuple[str, str]]:
-        document = self.document(seen)
+    def _document_texts(self, observation: Observation, path: str) -> Iterator[tuple[str, str]]:
+        document = self.document(observation)
         if path:
             with contextlib.suppress(LookupError):
-                text = value_at(seen, path, document)
+                text = value_at(observation, path, document)
                 if isinstance(text, str):
                     yield path, text
             return
         if isinstance(document, dict | list):
-            yield from _strings(document, "")
-        yield "", seen.text
-        if seen.note:
-            yield "@note", seen.note
+            yield from _strings_in(document, "")
+        yield "", observation.text
+        if observation.note:
+            yield "@note", observation.note
 
 
 def _cut_quote(text: str) -> str:
     """Lines of a quote. Only the last one may be cut short, or it would be no slice any more."""
     lines = text.strip("\n").split("\n")
-    whole = next((place for place, line in enumerate(lines) if len(line) > LONGEST), len(lines) - 1)
-    return "\n".join([*lines[:whole], lines[whole][:LONGEST]])
+    last = next((place for place, line in enumerate(lines) if len(line) > LONGEST), len(lines) - 1)
+    return "\n".join([*lines[:last], lines[last][:LONGEST]])
 
 
-def parse_document(seen: Observation) -> Any:
+def parse_document(observation: Observation) -> Any:
     """An observation's text as nested data, also if its end is missing; None when it has no such shape."""
-    text = seen.text.lstrip()
+    text = observation.text.lstrip()
     if text.startswith(("{", "[")):
         for read in (loaded, _json_lines):
             try:
@@ -173,9 +179,9 @@ def parse_document(seen: Observation) -> Any:
             except ValueError:
                 continue
     elif "<nvidia_smi_log" in text:
-        return read_xml(seen.text)
-    elif seen.probe == "nvidia-smi-q":
-        return read_q(seen.text)
+        return read_xml(observation.text)
+    elif observation.probe == "nvidia-smi-q":
+        return read_q(observation.text)
     if not text.startswith("{"):
         # What a start-up file of a foreign interpreter printed before the document, on lines of its own.
         text = text.rstrip().rpartition("\n")[2]
@@ -190,30 +196,30 @@ def _json_lines(text: str) -> list[Any]:
     return [loaded(line) for line in lines if line not in ("[", "]", "")]
 
 
-def value_at(seen: Observation, path: str, document: Any = None) -> Any:
+def value_at(observation: Observation, path: str, document: Any = None) -> Any:
     """The value under a path of an observation; LookupError when there is none.
 
     `document` is what `structure` made of the observation, if that is at hand.
     """
     if path in _NOTED:
-        return _NOTED[path](seen)
-    here = parse_document(seen) if document is None else document
+        return _NOTED[path](observation)
+    here = parse_document(observation) if document is None else document
     at = 0
     while at < len(path):
         step = _STEP.match(path, at)
         if step is None:
             raise LookupError(path)
         try:
-            here = _stepped(here, step)
+            here = _take_step(here, step)
         except LookupError:
             if not path.endswith("?"):
                 raise
             here = None
             break
         at = step.end()
-    value = _value(here)
-    if value is None and _ABSENT.search(path) and (not seen.answered or seen.truncated):
-        raise LookupError(f"{path}: {seen.probe} was not answered in full")
+    value = _step_value(here)
+    if value is None and _ABSENT.search(path) and (not observation.answered or observation.truncated):
+        raise LookupError(f"{path}: {observation.probe} was not answered in full")
     return value
 
 
@@ -222,30 +228,30 @@ def with_list_indices(document: Any, path: str) -> str:
 
     Where there is no such member, the path as far as there is one.
     """
-    here, at, made = document, 0, ""
+    here, at, indexed_path = document, 0, ""
     while at < len(path) and (step := _STEP.match(path, at)):
         at = step.end()
         try:
-            there = _stepped(here, step)
+            there = _take_step(here, step)
         except LookupError:
-            return made
+            return indexed_path
         if isinstance(here, list) and (step["by"] or step["begins"] is not None):
             place = next((place for place, member in enumerate(here) if member is there), None)
             if place is None:
-                return made
-            made += f"[{place}]"
+                return indexed_path
+            indexed_path += f"[{place}]"
         elif step["place"] is not None and isinstance(here, list):
-            made += f"[{int(step['place']) % len(here)}]"
+            indexed_path += f"[{int(step['place']) % len(here)}]"
         elif step["from"] is None:
-            made = step_to(made, step["name"] or loaded(step["key"]))
+            indexed_path = step_to(indexed_path, step["name"] or loaded(step["key"]))
         here = there
-    return made
+    return indexed_path
 
 
 def text_of_reading(source: str, path: str, value: Any) -> str:
     """`NVML gpus[index=3].values.pcie_width = 8`, with the word for a number that is none.
 
-    What stands in a file is named by the file.
+    The value of a file is named by the file.
     """
     file = _FILE.match(path)
     where = loaded(file[1]) + path[file.end() :] if file else f"{source} {path}"
@@ -264,12 +270,12 @@ def _line_with(wanted: str, text: str, at: int) -> str:
     return line[:LONGEST].rstrip() if begins and wanted[:_SURE] in line else ""
 
 
-def _stepped(here: Any, step: re.Match[str]) -> Any:
+def _take_step(here: Any, step: re.Match[str]) -> Any:
     if isinstance(here, Section):
         here = [here]
     if (name := step["name"]) is not None or step["key"] is not None:
         name = loaded(step["key"]) if name is None else name
-        if _sections(here):
+        if _is_sections(here):
             parts = [part for section in here[:1] for part in section.all(name)]
             if not parts:
                 raise LookupError(name)
@@ -290,38 +296,40 @@ def _stepped(here: Any, step: re.Match[str]) -> Any:
     if step["begins"] is not None:
         return next((m for m in here if isinstance(m, str) and m.startswith(step["begins"])), None)
     wanted = dict(pair.partition("=")[::2] for pair in step["by"].split("&"))
-    if _sections(here):
-        named = [part for part in here if part.text.lower().endswith(wanted.get("id", "?").lower())]
-        if not named:
+    if _is_sections(here):
+        matches = [part for part in here if part.text.lower().endswith(wanted.get("id", "?").lower())]
+        if not matches:
             raise LookupError(step[0])
-        return named
+        return matches
     members = (member for member in here if isinstance(member, dict))
-    return next((m for m in members if all(_plain(m.get(by)) == value for by, value in wanted.items())), None)
+    return next(
+        (m for m in members if all(_plain_text(m.get(by)) == value for by, value in wanted.items())), None
+    )
 
 
-def _sections(here: Any) -> bool:
+def _is_sections(here: Any) -> bool:
     return isinstance(here, list) and bool(here) and isinstance(here[0], Section)
 
 
-def _plain(value: Any) -> str:
+def _plain_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _value(here: Any) -> Any:
+def _step_value(here: Any) -> Any:
     """A section is its text; of several of a name, the first."""
-    return here[0].text if _sections(here) else here.text if isinstance(here, Section) else here
+    return here[0].text if _is_sections(here) else here.text if isinstance(here, Section) else here
 
 
-def _strings(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _strings_in(value: Any, path: str) -> Iterator[tuple[str, str]]:
     """Every text in a document, with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _strings(item, step_to(path, key))
+            yield from _strings_in(item, step_to(path, key))
     elif isinstance(value, list):
         for place, item in enumerate(value):
-            yield from _strings(item, f"{path}[{place}]")
+            yield from _strings_in(item, f"{path}[{place}]")
 
 
 def step_to(path: str, key: str) -> str:

@@ -1,6 +1,6 @@
 """The live node as a source of observations: each probe is asked at most once, by a child.
 
-Live probes run in lanes. A child that cannot be killed trips its lane: whoever waits there is not asked,
+Live probes run in lanes. A child that cannot be killed trips its lane: probes that wait there are not asked,
 because one stuck driver call predicts the next. What has not answered at the deadline counts as no answer.
 """
 
@@ -29,10 +29,10 @@ small node busy (chosen by us, no external source)."""
 
 
 class Turns:
-    """At most `width` at a time, `soon` before others. Cancelling who waits costs nobody else a turn.
+    """At most `width` at a time, `soon` before others. Cancelling one that waits costs no other a turn.
 
-    What comes late is what a run waits for in the end: in the order of coming, the training Python, which
-    waits for the list of processes, stood behind all that was there from the beginning.
+    A run waits longest for what comes late: in the order of arrival, the training Python, which waits for
+    the list of processes, came after all that was there from the beginning.
     """
 
     def __init__(self, width: int) -> None:
@@ -78,7 +78,7 @@ _TRIPPED_BY: dict[Lane, tuple[Outcome, ...]] = {
 }
 
 CHAIN = 4
-"""Probes of a chain that are told apart, more than any of ours has: pci, nvml, nvidia-smi (ours)."""
+"""Probes of a chain that are distinguished, more than any of ours has: pci, nvml, nvidia-smi (ours)."""
 
 LONG_WAIT_S = 0.05
 """Seconds a probe waits for its lane before the debug log says so (chosen by us, no external source)."""
@@ -109,7 +109,7 @@ class Live:
         self._held: list[child_process.Running] = []
 
     def foresee(self, names: Iterable[str]) -> None:
-        """Ask first what chains of others wait for, the longest first: a lane serves whoever asked first.
+        """Ask first what chains of others wait for, the longest first: a lane serves in order of asking.
 
         What loads a GPU waits for all that was asked before it, and is not asked here.
         """
@@ -120,13 +120,13 @@ class Live:
                 for before in probe.after if probe else ():
                     behind[before] = max(behind.get(before, 0), behind.get(name, 0) + 1)
         for name in sorted(behind, key=lambda name: -behind[name]):
-            if name in self._probes and not self._loads(name):
+            if name in self._probes and not self._loads_gpu(name):
                 self.ask(name)
 
     def ask(self, name: str) -> asyncio.Task[Observation]:
         """Ask once; further callers wait for the same answer."""
         if name not in self._asked:
-            self._asked[name] = asyncio.create_task(self._ask(name))
+            self._asked[name] = asyncio.create_task(self._ask_probe(name))
         return self._asked[name]
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -153,17 +153,17 @@ class Live:
         return {name: now - began for name, began in self._started.items()}
 
     def close(self) -> None:
-        """End children that were kept open and forget tasks nobody waits for."""
+        """End children that were kept open and cancel the tasks."""
         for running in self._held:
             running.close()
         for task in self._asked.values():
             task.cancel()
 
-    async def _ask(self, name: str) -> Observation:
+    async def _ask_probe(self, name: str) -> Observation:
         probe = self._probes.get(name)
         if probe is None or probe.plan is None:
             return Observation(name, Outcome.MISSING, note="no command asks for this on a live node")
-        earlier = [await result_of(self.ask(other)) for other in probe.after]
+        earlier = [await result_of(self.ask(before)) for before in probe.after]
         plan = call_planner(probe, self._options, earlier)
         if isinstance(plan, Observation):
             _log.debug("%s is not asked: %s", name, plan.note)
@@ -178,51 +178,51 @@ class Live:
             if culprit is not None:
                 _log.debug("%s is not asked: %s is stuck in lane %s", name, culprit, probe.lane.name)
                 return skipped(name, f"{culprit} is stuck; not querying the same driver or file system again")
-            return await self._run(probe, plan)
+            return await self._run_command(probe, plan)
 
-    async def _run(self, probe: Probe, planned: Command) -> Observation:
-        left = self._ends - time.monotonic()
+    async def _run_command(self, probe: Probe, command: Command) -> Observation:
+        remaining_s = self._ends - time.monotonic()
         if probe.lane is Lane.NVIDIA and self._driver_s:
-            left = min(left, self._driver_s) if self._driver_asked else self._driver_s
+            remaining_s = min(remaining_s, self._driver_s) if self._driver_asked else self._driver_s
             self._driver_asked = True
-        if left <= 0:
+        if remaining_s <= 0:
             _log.debug("%s is not asked: the deadline has passed", probe.name)
             return Observation(
-                probe.name, Outcome.TIMEOUT, argv=planned.argv, note="not run before the deadline"
+                probe.name, Outcome.TIMEOUT, argv=command.argv, note="not run before the deadline"
             )
         self._started[probe.name] = time.monotonic()
         try:
-            seen = await self._answer(probe.name, planned, min(probe.timeout, left))
+            observation = await self._command_answer(probe.name, command, min(probe.timeout, remaining_s))
         finally:
             del self._started[probe.name]
-        if seen.outcome in _TRIPPED_BY.get(probe.lane, (Outcome.STUCK,)):
+        if observation.outcome in _TRIPPED_BY.get(probe.lane, (Outcome.STUCK,)):
             self._tripped[probe.lane] = probe.name
             _log.debug("lane %s is closed by %s", probe.lane.name, probe.name)
-        return seen
+        return observation
 
-    async def _answer(self, name: str, planned: Command, timeout: float) -> Observation:
-        running = await child_process.start(name, planned, self._server)
+    async def _command_answer(self, name: str, command: Command, timeout: float) -> Observation:
+        running = await child_process.start(name, command, self._server)
         if isinstance(running, Observation):
             return running
-        keep = False
+        is_held = False
         try:
-            seen = normalise_observation(await running.answer(timeout))
-            keep = planned.hold and seen.answered
-            return seen
+            observation = normalise_observation(await running.answer(timeout))
+            is_held = command.hold and observation.answered
+            return observation
         finally:
-            if keep:
+            if is_held:
                 self._held.append(running)
             else:
                 running.close()
 
     async def _everything_else(self) -> None:
         """Load on a GPU would disturb other probes, and they it: wait for all that were asked."""
-        others = [task for name, task in self._asked.items() if not self._loads(name)]
+        others = [task for name, task in self._asked.items() if not self._loads_gpu(name)]
         if others:
             await asyncio.wait(others)
 
-    def _loads(self, name: str) -> bool:
-        probe = self._probes.get(name)  # None: a plug-in may name one that nobody has
+    def _loads_gpu(self, name: str) -> bool:
+        probe = self._probes.get(name)  # None: a plug-in may name one that does not exist
         return probe is not None and probe.lane is Lane.GPU_LOAD
 
 
@@ -255,14 +255,14 @@ class Prefetcher:
             if probe is not None and probe.plan and probe.lane in _LANES and not probe.after:
                 self._wanted[name] = probe
                 if name in heads:
-                    self._begin(probe)
+                    self._begin_probe(probe)
 
     def start_rest(self) -> None:
         """All checks are loaded: begin with the others that they ask for."""
         for probe in self._wanted.values():
-            self._begin(probe)
+            self._begin_probe(probe)
 
-    def _begin(self, probe: Probe) -> None:
+    def _begin_probe(self, probe: Probe) -> None:
         if probe.name in self._begun or list(self._begun.values()).count(probe.lane) >= WIDTH[probe.lane]:
             return
         self._begun[probe.name] = probe.lane

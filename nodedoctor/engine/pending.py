@@ -56,12 +56,12 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError(f"{work!r} waits for something, and nothing runs that could bring it")
 
 
-async def result_of(begun: Pending[T]) -> T:
+async def result_of(pending: Pending[T]) -> T:
     """What work comes to that others wait for too: who stops waiting does not end it."""
-    if begun.done():
-        return begun.result()
+    if pending.done():
+        return pending.result()
     import asyncio
 
-    assert isinstance(begun, asyncio.Task)
-    result: T = await asyncio.shield(begun)
+    assert isinstance(pending, asyncio.Task)
+    result: T = await asyncio.shield(pending)
     return result

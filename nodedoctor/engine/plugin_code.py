@@ -26,7 +26,7 @@ class PluginFailed(NodeDoctorError):
 
 
 class _Overdue(BaseException):
-    """Not an Exception: code that tries for ever catches those."""
+    """Not an Exception: code that retries in a loop catches those."""
 
 
 @contextlib.contextmanager
@@ -58,7 +58,7 @@ def tried(load: Callable[[], object], seconds: float) -> None:
     """
 
     def loaded() -> None:
-        with contextlib.suppress(BaseException):  # it is told when it is loaded in our process
+        with contextlib.suppress(BaseException):  # reported when it is loaded in our process
             load()
 
     run_in_fork(loaded, seconds, "loading it", quiet=True)
@@ -68,7 +68,7 @@ def tried(load: Callable[[], object], seconds: float) -> None:
 def stdout_kept() -> Iterator[None]:
     """What code inside writes to descriptor 1 goes to stderr, as what it prints does."""
     try:
-        kept = os.dup(1)
+        stdout = os.dup(1)
     except OSError:  # too few descriptors, or none
         yield
         return
@@ -76,8 +76,8 @@ def stdout_kept() -> Iterator[None]:
         os.dup2(2, 1)
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 class _Watch:
@@ -88,14 +88,14 @@ class _Watch:
         """How often Ctrl-C was pressed."""
         self._on_alarm = signal.getsignal(signal.SIGALRM)
         self._on_interrupt = signal.getsignal(signal.SIGINT)
-        self._interrupt = self._note  # one object, known again when it is taken away
+        self._interrupt = self._note_interrupt  # one object, known again when it is taken away
         self._main = threading.current_thread() is threading.main_thread()
         if self._main:
-            signal.signal(signal.SIGALRM, _overdue)
+            signal.signal(signal.SIGALRM, _raise_overdue)
             if callable(self._on_interrupt):
                 signal.signal(signal.SIGINT, self._interrupt)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _note_interrupt(self, number: int, frame: FrameType | None) -> None:
         self.pressed += 1
         if callable(self._on_interrupt):
             self._on_interrupt(number, frame)
@@ -116,13 +116,13 @@ class _Watch:
         """Give back the handlers that were there, unless somebody has set others since."""
         if not self._main:
             return
-        if signal.getsignal(signal.SIGALRM) is _overdue:
+        if signal.getsignal(signal.SIGALRM) is _raise_overdue:
             signal.signal(signal.SIGALRM, self._on_alarm)
         if signal.getsignal(signal.SIGINT) is self._interrupt:
             signal.signal(signal.SIGINT, self._on_interrupt)
 
 
-def _overdue(number: int, frame: FrameType | None) -> None:
+def _raise_overdue(number: int, frame: FrameType | None) -> None:
     raise _Overdue
 
 

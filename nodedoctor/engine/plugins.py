@@ -117,26 +117,26 @@ class Catalogue:
 Saw = Callable[[Check, Mapping[str, Probe]], None]
 
 
-def discover(folders: Iterable[Path] = (), saw: Saw | None = None, patience: float = PATIENCE) -> Catalogue:
+def discover(folders: Iterable[Path] = (), hook: Saw | None = None, patience: float = PATIENCE) -> Catalogue:
     """Load the bundled facts and checks, entry points, the site's folder, and the folders named.
 
-    `saw` is shown each bundled check as it is loaded, with the probes: all of ours are known by then.
+    `hook` is called with each bundled check as it is loaded, and with all our probes, known by then.
     `patience` are seconds for all plug-ins together.
 
     A plug-in that does not import is noted as broken; a folder that does not exist, or that root must not
     load because others can write there, raises DiscoveryError.
     """
     with watching():
-        return _discovered(folders, saw, patience)
+        return _discover_checks(folders, hook, patience)
 
 
-def _discovered(folders: Iterable[Path], saw: Saw | None, patience: float) -> Catalogue:
+def _discover_checks(folders: Iterable[Path], hook: Saw | None, patience: float) -> Catalogue:
     catalogue = Catalogue(patience)
     add_bundled_facts(catalogue)
     for module in load_folder(bundled_checks(), "nodedoctor.checks", catalogue, bundled=True):
         for check in catalogue.add(module, bundled=True):
-            if saw is not None:
-                saw(check, catalogue.probes)
+            if hook is not None:
+                hook(check, catalogue.probes)
     for module in _entry_points(catalogue):
         catalogue.add(module)
     site = [SITE_FOLDER] if os.path.isdir(SITE_FOLDER) else []
@@ -153,7 +153,7 @@ def add_bundled_facts(catalogue: Catalogue) -> None:
     """Take over our own facts, and with them our own probes."""
     facts = importlib.import_module("nodedoctor.facts")
     folder = str(Path(facts.__file__ or "").parent)
-    for module in _modules("nodedoctor.facts", folder, catalogue, bundled=True):
+    for module in _import_modules("nodedoctor.facts", folder, catalogue, bundled=True):
         catalogue.add(module, bundled=True)
 
 
@@ -191,11 +191,13 @@ def load_folder(
         sys.modules[package] = module
         if loader is not None:
             catalogue.load("__init__", str(init), lambda: loader.exec_module(module), bundled=bundled)
-    yield from _modules(package, str(folder), catalogue, bundled=bundled)
+    yield from _import_modules(package, str(folder), catalogue, bundled=bundled)
 
 
-def _modules(package: str, folder: str, catalogue: Catalogue, *, bundled: bool) -> Iterator[ModuleType]:
-    for name, file in {_dotted(folder, file): file for file in _files(folder)}.items():
+def _import_modules(
+    package: str, folder: str, catalogue: Catalogue, *, bundled: bool
+) -> Iterator[ModuleType]:
+    for name, file in {_module_name(folder, file): file for file in _importable_files(folder)}.items():
         load = functools.partial(importlib.import_module, f"{package}.{name}")
         module = catalogue.load(name, file, load, bundled=bundled)
         if module is not None:
@@ -205,11 +207,11 @@ def _modules(package: str, folder: str, catalogue: Catalogue, *, bundled: bool) 
 _MODULES = (".py", ".pyc", ".so")
 
 
-def _files(folder: str) -> Iterator[str]:
+def _importable_files(folder: str) -> Iterator[str]:
     """What can be imported in a folder and its sub-folders, in the order of names."""
     try:
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        with os.scandir(folder) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
     except OSError as error:
         raise DiscoveryError(f"folder of checks {folder}: {error.strerror}") from None
     for entry in entries:
@@ -218,10 +220,10 @@ def _files(folder: str) -> Iterator[str]:
         if entry.name.endswith(_MODULES):
             yield entry.path
         elif entry.is_dir(follow_symlinks=False):
-            yield from _files(entry.path)
+            yield from _importable_files(entry.path)
 
 
-def _dotted(folder: str, file: str) -> str:
+def _module_name(folder: str, file: str) -> str:
     """The module's name below its package; of `fast.abi3.so` it is `fast`."""
     within, _, name = file.removeprefix(folder).rpartition(os.sep)
     return ".".join([*filter(None, within.split(os.sep)), name.partition(".")[0]])
@@ -256,17 +258,19 @@ def _who_else_writes(point: EntryPoint) -> Writer | None:
     ours.path(str(Path(__file__).parents[1]))
     if point.dist is not None:
         for file in ("", *(point.dist.files or ())):
-            theirs.path(_absolute(point.dist.locate_file(file)))
-        theirs.tree(_absolute(getattr(point.dist, "_path", ".")))  # its metadata
+            theirs.path(_absolute_path(point.dist.locate_file(file)))
+        theirs.tree(_absolute_path(getattr(point.dist, "_path", ".")))  # its metadata
     spec = importlib.util.find_spec(point.value.partition(":")[0].partition(".")[0].strip())
     if spec is not None:
         folders = list(spec.submodule_search_locations or ())
         for place in folders or [spec.origin or ""]:
-            theirs.tree(_absolute(place))
+            theirs.tree(_absolute_path(place))
         if spec.cached and not folders:
-            theirs.path(_absolute(spec.cached))
-    paths, uids = {seen.path for seen in ours.found}, {seen.uid for seen in ours.found} - {0}
-    return next((seen for seen in theirs.found if seen.path not in paths and seen.uid not in uids), None)
+            theirs.path(_absolute_path(spec.cached))
+    paths, uids = {writer.path for writer in ours.found}, {writer.uid for writer in ours.found} - {0}
+    return next(
+        (writer for writer in theirs.found if writer.path not in paths and writer.uid not in uids), None
+    )
 
 
 def _offers_checks(folder: str) -> bool:
@@ -290,7 +294,7 @@ def _offers_checks(folder: str) -> bool:
     return False
 
 
-def _absolute(path: object) -> str:
+def _absolute_path(path: object) -> str:
     """Not normalized: `..` after a link leads elsewhere than it reads."""
     return os.path.join(os.getcwd(), str(path))
 
@@ -300,7 +304,7 @@ def _refuse_if_writable_by_others(folder: Path) -> None:
     if not is_root() or not os.path.isdir(folder):
         return
     writers = Writers()
-    writers.tree(_absolute(folder))
+    writers.tree(_absolute_path(folder))
     if writers.found:
         why = writers.found[0]
         way_out = "run nodedoctor as yourself, or copy the folder to where only root can write"

@@ -55,8 +55,8 @@ class Snapshot:
     @property
     def about(self) -> dict[str, Any]:
         """Where it comes from, as a manifest says it."""
-        told = {"provenance": self.provenance, "origin": self.origin, "hardware": list(self.hardware)}
-        return {key: value for key, value in told.items() if value}
+        fields = {"provenance": self.provenance, "origin": self.origin, "hardware": list(self.hardware)}
+        return {key: value for key, value in fields.items() if value}
 
 
 def pack(
@@ -67,7 +67,7 @@ def pack(
     about: Mapping[str, Any] | None = None,
 ) -> bytes:
     """The bytes of a recording's zip; `about` says where it comes from."""
-    seen = list(observations)
+    recorded = list(observations)
     manifest = {
         "schema": SCHEMA,
         "tool": __version__,
@@ -75,14 +75,14 @@ def pack(
         "when": when.isoformat(timespec="seconds"),
         **(about or {}),
         "options": dict(options),
-        "probes": [_entry(observation) for observation in seen],
+        "probes": [_observation_entry(observation) for observation in recorded],
     }
     import zipfile
 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("manifest.json", json.dumps(manifest, indent=1))
-        for observation in seen:
+        for observation in recorded:
             archive.writestr(f"probes/{observation.probe}.txt", observation.text)
     return buffer.getvalue()
 
@@ -91,8 +91,8 @@ def load(path: Path) -> Snapshot:
     """Read a recording, zip or directory; SnapshotError when it is not one or cannot be trusted."""
     try:
         if path.is_dir():
-            return _unpack(_charged(lambda name: _read_file(path / name)))
-        return _unzipped(path)
+            return _unpack(_charge_reads(lambda name: _read_file(path / name)))
+        return _read_archive(path)
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {error}") from None
     except FileNotFoundError as error:
@@ -102,19 +102,19 @@ def load(path: Path) -> Snapshot:
         raise SnapshotError(f"{path}: not a recorded node: {reason or type(error).__name__}") from None
 
 
-def _unzipped(path: Path) -> Snapshot:
+def _read_archive(path: Path) -> Snapshot:
     import zipfile  # with lzma and what else it may need 5 ms, which a folder does without
 
     try:
-        with input_files.opened(path) as file, zipfile.ZipFile(_small(file)) as archive:
+        with input_files.opened(path) as file, zipfile.ZipFile(_refuse_large(file)) as archive:
             _refuse_hostile(archive)
-            return _unpack(_charged(lambda name: _read_member(archive, name)))
+            return _unpack(_charge_reads(lambda name: _read_member(archive, name)))
     except zipfile.BadZipFile as error:
         reason = str(error).replace("File is not a zip file", "neither a folder nor a zip archive")
         raise ValueError(reason) from None
 
 
-def _charged(read: Callable[[str], str | None]) -> Callable[[str], str | None]:
+def _charge_reads(read: Callable[[str], str | None]) -> Callable[[str], str | None]:
     """The same reader, with an account: what is read comes to no more than a recording may hold."""
     left = LARGEST_ALL
 
@@ -129,15 +129,15 @@ def _charged(read: Callable[[str], str | None]) -> Callable[[str], str | None]:
     return charged
 
 
-def _entry(seen: Observation) -> dict[str, Any]:
+def _observation_entry(observation: Observation) -> dict[str, Any]:
     return {
-        "name": seen.probe,
-        "argv": list(seen.argv),
-        "outcome": seen.outcome.value,
-        "rc": seen.rc,
-        "seconds": seen.seconds,
-        "truncated": seen.truncated,
-        "note": seen.note,
+        "name": observation.probe,
+        "argv": list(observation.argv),
+        "outcome": observation.outcome.value,
+        "rc": observation.rc,
+        "seconds": observation.seconds,
+        "truncated": observation.truncated,
+        "note": observation.note,
     }
 
 
@@ -155,38 +155,38 @@ def _unpack(read: Callable[[str], str | None]) -> Snapshot:
     if not isinstance(entries, list):
         raise SnapshotError("manifest.json has no list of probes")
     _refuse_twice("manifest.json names", (entry["name"] for entry in entries if _unique_names(entry)))
-    observations = [_observation(entry, read) for entry in entries]
+    observations = [_read_observation(entry, read) for entry in entries]
     options = manifest.get("options")
     return Snapshot(
-        observations={seen.probe: seen for seen in observations},
+        observations={observation.probe: observation for observation in observations},
         node={key: manifest[key] for key in ("hostname", "boot_id") if isinstance(manifest.get(key), str)},
-        when=_when(manifest.get("when")),
+        when=_read_time(manifest.get("when")),
         options=options if isinstance(options, dict) else {},
         tool=str(manifest.get("tool", "")),
-        provenance=_provenance(manifest.get("provenance")),
+        provenance=_read_provenance(manifest.get("provenance")),
         origin=str(manifest.get("origin", "")),
         hardware=texts(manifest, "hardware"),
     )
 
 
-def _provenance(value: Any) -> Provenance | None:
-    return next((known for known in get_args(Provenance) if known == value), None)
+def _read_provenance(value: Any) -> Provenance | None:
+    return next((provenance for provenance in get_args(Provenance) if provenance == value), None)
 
 
 def _unique_names(entry: Any) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("name"), str)
 
 
-def _refuse_twice(says: str, names: Iterable[str]) -> None:
-    """One name, one thing: of two of the same name nobody can say which was meant, and 400 are a bomb."""
-    seen: set[str] = set()
+def _refuse_twice(phrase: str, names: Iterable[str]) -> None:
+    """A name must be unique: of two of the same name it is unclear which was meant, and 400 are a bomb."""
+    earlier: set[str] = set()
     for name in names:
-        if name in seen:
-            raise SnapshotError(f"refused: {says} {name[:80]!r} twice")
-        seen.add(name)
+        if name in earlier:
+            raise SnapshotError(f"refused: {phrase} {name[:80]!r} twice")
+        earlier.add(name)
 
 
-def _observation(entry: Any, read: Callable[[str], str | None]) -> Observation:
+def _read_observation(entry: Any, read: Callable[[str], str | None]) -> Observation:
     name = entry.get("name") if isinstance(entry, dict) else None
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SnapshotError(f"manifest.json names a probe {name!r}")
@@ -210,7 +210,7 @@ def _observation(entry: Any, read: Callable[[str], str | None]) -> Observation:
     )
 
 
-def _when(text: Any) -> datetime | None:
+def _read_time(text: Any) -> datetime | None:
     try:
         when = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
     except ValueError:
@@ -227,7 +227,7 @@ def _read_file(path: Path) -> str | None:
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise SnapshotError(f"{path.name} is not a regular file")
-        return _bounded(file.read(LARGEST + 1), path.name)
+        return _bounded_text(file.read(LARGEST + 1), path.name)
 
 
 def _read_member(archive: zipfile.ZipFile, name: str) -> str | None:
@@ -237,16 +237,16 @@ def _read_member(archive: zipfile.ZipFile, name: str) -> str | None:
         return None
     with archive.open(info) as member:
         # The size in the directory may lie, so the reading itself is bounded.
-        return _bounded(member.read(LARGEST + 1), name)
+        return _bounded_text(member.read(LARGEST + 1), name)
 
 
-def _bounded(data: bytes, name: str) -> str:
+def _bounded_text(data: bytes, name: str) -> str:
     if len(data) > LARGEST:
         raise SnapshotError(f"{name} is larger than {LARGEST >> 20} MiB")
     return data.decode("utf-8", "replace")
 
 
-def _small(file: BinaryIO) -> BinaryIO:
+def _refuse_large(file: BinaryIO) -> BinaryIO:
     """The file, unless it is so large that its list of contents alone could fill the memory."""
     if os.fstat(file.fileno()).st_size > LARGEST_ALL:
         raise SnapshotError(f"not a recorded node: larger than {LARGEST_ALL >> 20} MiB")

@@ -39,11 +39,11 @@ _log = Log(__name__)
 
 
 class Facts:
-    """Facts of one source, each parsed once. `given` holds values that are not parsed: Expect, Moment, ..."""
+    """Facts of one source, each parsed once. `context` holds values not parsed: Expect, Moment, ..."""
 
-    def __init__(self, source: ObservationSource, given: Mapping[type[Any], Any]) -> None:
+    def __init__(self, source: ObservationSource, context: Mapping[type[Any], Any]) -> None:
         self._source = source
-        self._given = dict(given)
+        self._given = dict(context)
         self._parsed: dict[type[Any], Pending[Any]] = {}
         self._unread: dict[type[Any], tuple[Unread, ...]] = {}
 
@@ -57,15 +57,15 @@ class Facts:
 
     async def several(self, classes: Collection[type[Any]]) -> list[Any]:
         """Facts that are asked for at the same time."""
-        begun = [self.begin(cls) for cls in classes]
-        return [await result_of(one) for one in begun]
+        tasks = [self.begin(cls) for cls in classes]
+        return [await result_of(task) for task in tasks]
 
     def begin(self, cls: type[Any]) -> Pending[Any]:
         """Read a fact once what it is read from has come; one that is given is there."""
         if cls in self._given:
             return Ready(self._given[cls])
         if cls not in self._parsed:
-            self._parsed[cls] = self._source.begin(self._parse(cls))
+            self._parsed[cls] = self._source.begin(self._parse_fact(cls))
         return self._parsed[cls]
 
     def unread(self, cls: type[Any]) -> tuple[Unread, ...]:
@@ -75,16 +75,16 @@ class Facts:
     def known(self) -> dict[str, Any]:
         """The facts to show that have been parsed so far, by name, without those that are not known."""
         done = {cls: t.result() for cls, t in self._parsed.items() if t.done() and not t.cancelled()}
-        known = {fact_of(cls): value for cls, value in done.items() if not isinstance(value, Unseen)}
-        return {fact.name: value for fact, value in known.items() if fact.shown}
+        facts = {fact_of(cls): value for cls, value in done.items() if not isinstance(value, Unseen)}
+        return {fact.name: value for fact, value in facts.items() if fact.shown}
 
-    async def _parse(self, cls: type[Any]) -> Any:
+    async def _parse_fact(self, cls: type[Any]) -> Any:
         try:
             sources = fact_of(cls).sources
             wanted = [self._source.ask(s) if isinstance(s, str) else self.begin(s) for s in sources]
-            seen = [await result_of(one) for one in wanted]
+            arguments = [await result_of(one) for one in wanted]
             began = time.perf_counter()
-            value, refused = call_parser(cls, seen)
+            value, refused = call_parser(cls, arguments)
             below = (one for s in sources if not isinstance(s, str) for one in self.unread(s))
             self._unread[cls] = tuple(dict.fromkeys((*below, *refused)))
             _log.debug("%s read in %.1f ms", cls.__name__, (time.perf_counter() - began) * 1000)
@@ -101,7 +101,7 @@ class Diagnosis:
         self,
         checks: Iterable[Check],
         source: ObservationSource,
-        given: Mapping[type[Any], Any],
+        context: Mapping[type[Any], Any],
         *,
         label: str = "live",
         node: Mapping[str, Any] | None = None,
@@ -109,10 +109,10 @@ class Diagnosis:
     ) -> None:
         self.checks = tuple(checks)
         self.source = source
-        self.facts = Facts(source, given)
+        self.facts = Facts(source, context)
         self.finished: dict[str, Result] = {}
-        self._proof = EvidenceResolver(_of_plugins(given.get(Plugins)))
-        self._given = given
+        self._proof = EvidenceResolver(_of_plugins(context.get(Plugins)))
+        self._given = context
         self._label = label
         self._preview = preview
         self._node = dict(node if node is not None else this_node())
@@ -137,21 +137,21 @@ class Diagnosis:
         self.facts.begin(Waivers)  # every check will ask for them
         last = [check for check in self.checks if _needs_all(check)]
         first = [check for check in self.checks if check not in last]
-        ended = self.source.each(self._result(check) for check in first)
+        completed = self.source.each(self._check_result(check) for check in first)
         try:
             with watching():
-                for one in ended:
-                    result = await one
+                for task in completed:
+                    result = await task
                     self.finished[result.check] = result
                     yield result
                 self.facts.give(Starts, Starts.of(self.source.observations()))
                 for check in last:
-                    result = await self._result(check)
+                    result = await self._check_result(check)
                     self.finished[result.check] = result
                     yield result
         finally:
             self._seconds = time.monotonic() - self._began
-            ended.close()
+            completed.close()
             self.source.close()
 
     async def run(self) -> Report:
@@ -162,26 +162,30 @@ class Diagnosis:
 
     def expectations(self) -> dict[str, str]:
         """What a node like this one would be expected to have, as `--expect` takes it."""
-        told: dict[str, str] = {}
+        expectations: dict[str, str] = {}
         for value in self.facts.known().values():
-            told.update(call_optional(value, "expectations", {}))
-        return told
+            expectations.update(call_optional(value, "expectations", {}))
+        return expectations
 
     def devices(self) -> Devices:
         """The devices that facts name, under all their names."""
-        known = self.facts.known().values()
-        return Devices(group for value in known for group in call_optional(value, "devices", ()))
+        facts = self.facts.known().values()
+        return Devices(group for value in facts for group in call_optional(value, "devices", ()))
 
     def report(self) -> Report:
         """The report of what is known now; checks that have not answered are unknown."""
         waiting = self.source.waiting_for()
-        finished = [self.finished.get(check.id) or self._unanswered(check, waiting) for check in self.checks]
-        known = self.facts.known()
-        seen = self.source.observations()
+        finished = [
+            self.finished.get(check.id) or self._unanswered_result(check, waiting) for check in self.checks
+        ]
+        facts = self.facts.known()
+        observations = self.source.observations()
         ordered = sorted(finished, key=lambda result: result.check)
-        results, causes = diagnose(ordered, self.checks, seen, self.devices(), checks_for(self._expected))
+        results, causes = diagnose(
+            ordered, self.checks, observations, self.devices(), checks_for(self._expected)
+        )
         node = dict(self._node)
-        for value in known.values():
+        for value in facts.values():
             node.update(call_optional(value, "headline", {}))
         return Report(
             tool=__version__,
@@ -190,23 +194,23 @@ class Diagnosis:
             seconds=self.seconds,
             node=node,
             results=results,
-            observations=seen,
-            facts={name: public_form(value) for name, value in sorted(known.items())},
+            observations=observations,
+            facts={name: public_form(value) for name, value in sorted(facts.items())},
             causes=causes,
         )
 
-    async def _result(self, check: Check) -> Result:
-        found = await self._findings(check)
+    async def _check_result(self, check: Check) -> Result:
+        raw_findings = await self._check_findings(check)
         findings = apply_expectations(
-            check.id, tuple(self._staged(check, finding) for finding in found), self._expected
+            check.id, tuple(self._stage_finding(check, finding) for finding in raw_findings), self._expected
         )
-        findings = tuple([_verified(check, await self._fitted(finding)) for finding in findings])
+        findings = tuple([_add_verification(check, await self._fit_fix(finding)) for finding in findings])
         accepted = await self.facts.get(Waivers)
         if isinstance(accepted, Waivers):
             findings = tuple(accepted.apply(check.id, finding, self.moment) for finding in findings)
-        return _result(check, findings, self._cost(check))
+        return _check_result(check, findings, self._check_cost(check))
 
-    async def _findings(self, check: Check) -> tuple[Finding, ...]:
+    async def _check_findings(self, check: Check) -> tuple[Finding, ...]:
         try:
             needs = check.needs()
         except Exception as error:
@@ -218,19 +222,19 @@ class Diagnosis:
             # "Does it apply here?" comes first; then a broken source says more than a blind one.
             return (min(missing, key=_does_not_apply_first),)
         arguments = [None if isinstance(value, Unseen) else value for value in values]
-        gap = _gap(check, needs, values)
+        gap = _find_gap(check, needs, values)
         began = time.perf_counter()
-        found, refused = call_check(check, arguments)
-        found = self._proved(found)
+        findings, refused = call_check(check, arguments)
+        findings = self._prove_findings(findings)
         _log.debug("%s judged in %.1f ms", check.id, (time.perf_counter() - began) * 1000)
         if gap is not None:
-            return tuple(downgrade_pass(finding, gap) for finding in found)
+            return tuple(downgrade_pass(finding, gap) for finding in findings)
         needed = [need.cls for need in needs if need.cls not in check.without]
-        below = (one for cls in needed for one in self.facts.unread(cls))
-        return tuple(_without(found, tuple(dict.fromkeys((*below, *refused)))))
+        below = (unread for cls in needed for unread in self.facts.unread(cls))
+        return tuple(_without_pass(findings, tuple(dict.fromkeys((*below, *refused)))))
 
-    def _staged(self, check: Check, finding: Finding) -> Finding:
-        """The finding, at most a warning where its check or rule is in preview and nobody asked for it.
+    def _stage_finding(self, check: Check, finding: Finding) -> Finding:
+        """The finding, at most a warning where its check or rule is in preview and was not asked for.
 
         What is expected of the node was asked for.
         """
@@ -241,14 +245,14 @@ class Diagnosis:
         status = Status.WARN if finding.status is Status.FAIL else finding.status
         return replace(finding, status=status, preview=True)
 
-    def _proved(self, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """Findings with what they rest on, as it stands in what was observed."""
-        if not any(finding.evidence for finding in found):
-            return found
+    def _prove_findings(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Findings with what they rest on, as found in what was observed."""
+        if not any(finding.evidence for finding in findings):
+            return findings
         proof = self._proof.add(self.source.observations())
-        return tuple(proof.of(finding) if finding.evidence else finding for finding in found)
+        return tuple(proof.of(finding) if finding.evidence else finding for finding in findings)
 
-    async def _fitted(self, finding: Finding) -> Finding:
+    async def _fit_fix(self, finding: Finding) -> Finding:
         """The finding with a fix for this place: a rented machine is not repaired like one's own."""
         if finding.fix is None or not (touches_driver(finding.fix) or names_distribution(finding.fix)):
             return finding
@@ -259,23 +263,23 @@ class Diagnosis:
         fix = for_distribution(finding.fix, distribution or "")
         return replace(finding, fix=where_it_stands(fix, inside=inside, rented=rented))
 
-    def _unanswered(self, check: Check, waiting: Mapping[str, float]) -> Result:
+    def _unanswered_result(self, check: Check, waiting: Mapping[str, float]) -> Result:
         """The result of a check whose probes, of which the oldest is named, had not answered."""
         oldest = max(probes_of(check) & waiting.keys(), key=lambda name: waiting[name], default="")
         finding = Finding.unknown("timeout", "had not finished when the run ended")
-        return _result(check, (self._staged(check, replace(finding, missing=oldest)),), 0.0)
+        return _check_result(check, (self._stage_finding(check, replace(finding, missing=oldest)),), 0.0)
 
     @property
     def _expected(self) -> Mapping[str, str]:
         return self._given[Expect].values if Expect in self._given else {}
 
-    def _cost(self, check: Check) -> float:
+    def _check_cost(self, check: Check) -> float:
         names = probes_of(check)
         if not names <= self._took.keys():
             # Some are never asked: for them the answers are read again only when there are more.
-            seen = self.source.observations()
-            if len(seen) != len(self._took):
-                self._took = {one.probe: one.seconds for one in seen}
+            observations = self.source.observations()
+            if len(observations) != len(self._took):
+                self._took = {observation.probe: observation.seconds for observation in observations}
         return max((self._took.get(name, 0.0) for name in names), default=0.0)
 
 
@@ -293,7 +297,7 @@ def _of_plugins(plugins: Plugins | None) -> Iterator[Observation]:
         yield Observation("plugins", text="\n".join(broken.error for broken in plugins.broken))
 
 
-def _gap(check: Check, needs: Iterable[Need], values: Iterable[Any]) -> Unseen | None:
+def _find_gap(check: Check, needs: Iterable[Need], values: Iterable[Any]) -> Unseen | None:
     """What this check needs for a PASS and could not see, broken before blind; None when it saw all."""
     gaps = []
     for need, value in zip(needs, values, strict=True):
@@ -313,33 +317,33 @@ def downgrade_pass(finding: Finding, gap: Unseen) -> Finding:
     note = clause(gap.note.removeprefix(f"{gap.probe}: "))
     what = note if note.startswith(gap.probe) else f"{gap.probe}: {note}"
     about, proof = finding.subject, finding.evidence
-    seen = Finding.unknown(gap.reason, finding.summary, subject=about, evidence=proof, fix=fix)
-    return replace(seen, missing=gap.probe, without=what)
+    downgraded = Finding.unknown(gap.reason, finding.summary, subject=about, evidence=proof, fix=fix)
+    return replace(downgraded, missing=gap.probe, without=what)
 
 
-def _verified(check: Check, finding: Finding) -> Finding:
+def _add_verification(check: Check, finding: Finding) -> Finding:
     """The finding whose fix ends with what shows whether it worked: the same check, if nothing better."""
     if finding.fix is None or finding.fix.verify or finding.status not in (Status.FAIL, Status.WARN):
         return finding
     return replace(finding, fix=replace(finding.fix, verify=f"nodedoctor {check.id}"))
 
 
-def _without(found: Iterable[Finding], refused: tuple[Unread, ...]) -> Iterator[Finding]:
+def _without_pass(findings: Iterable[Finding], refused: tuple[Unread, ...]) -> Iterator[Finding]:
     """The findings, of which none is a PASS where values that the check reads were refused."""
-    for finding in found:
+    for finding in findings:
         if finding.status is not Status.PASS or not refused:
             yield finding
             continue
         first = refused[0]
         more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-        seen = replace(
+        downgraded = replace(
             finding,
             status=Status.UNKNOWN,
             reason="not-visible-here",
             note=False,
             without=f"{first.what} ({first.why}){more}",
         )
-        yield seen.explained_by(*dict.fromkeys(one.told_by for one in refused))
+        yield downgraded.explained_by(*dict.fromkeys(unread.told_by for unread in refused))
 
 
 def public_form(value: Any) -> Any:
@@ -363,7 +367,7 @@ def utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def _result(check: Check, findings: tuple[Finding, ...], seconds: float) -> Result:
+def _check_result(check: Check, findings: tuple[Finding, ...], seconds: float) -> Result:
     tags = tuple(sorted(check.tags))
     return Result(check.id, check.title, findings, round(seconds, 3), tags, check.why, check.stage)
 

@@ -124,8 +124,8 @@ def _kill_fork(pid: int) -> int | None:
     ends = time.monotonic() + REAP
     with contextlib.suppress(ChildProcessError):  # we were started with SIGCHLD ignored
         while time.monotonic() < ends:
-            gone, status = os.waitpid(pid, os.WNOHANG)
-            if gone:
+            reaped, status = os.waitpid(pid, os.WNOHANG)
+            if reaped:
                 return os.waitstatus_to_exitcode(status)
             time.sleep(0.001)
     return None
@@ -148,14 +148,14 @@ def _work_and_end(work: Callable[[], object], pipe: int, seconds: float, quiet: 
         if quiet:
             os.dup2(nowhere, 2)
             _end_in(seconds + GRACE)
-        told = _pickle_answer(work)
+        answer = _pickle_answer(work)
         with contextlib.suppress(Exception):
             sys.stderr.flush()
         _end_in(seconds + GRACE)
         with contextlib.suppress(OSError):  # closed by the work
-            told = len(told).to_bytes(8, "little") + told
-            while told:
-                told = told[os.write(pipe, told) :]
+            answer = len(answer).to_bytes(8, "little") + answer
+            while answer:
+                answer = answer[os.write(pipe, answer) :]
         signal.pause()  # so that what it started is still of our group when that is ended
     finally:
         os._exit(0)
@@ -172,9 +172,9 @@ def _pickle_answer(work: Callable[[], object]) -> bytes:
     import pickle
 
     try:
-        told = pickle.dumps((work(), ""))
-        if len(told) > LARGEST:
-            raise OverflowError(f"returned {len(told) >> 20} MiB")
+        answer = pickle.dumps((work(), ""))
+        if len(answer) > LARGEST:
+            raise OverflowError(f"returned {len(answer) >> 20} MiB")
     except BaseException as error:
-        told = pickle.dumps((None, f"could not answer: {type(error).__name__}: {str(error)[:200]}"))
-    return told
+        answer = pickle.dumps((None, f"could not answer: {type(error).__name__}: {str(error)[:200]}"))
+    return answer

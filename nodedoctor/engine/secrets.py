@@ -59,7 +59,7 @@ _SIGN = regex(
     + r"|\b(?:sk|ac)[0-9a-f]{32}|\b[0-9a-f]{32}-us\d|\bpat\w{14}\.|\b[ps]at\.|\bnr[a-z]{2}-\w{8}"
 )
 
-_KNOWN = regex(
+_RUNTIME_VARIABLES = regex(
     r"(?:SLURM|OMPI|PMI|PMIX)_[A-Z0-9_]+"
     r"|PYXIS_CONTAINER_IMAGE|(?:APPTAINER|SINGULARITY)_CONTAINER|RAY_(?:ADDRESS|TMPDIR)|CUDA_(?:HOME|PATH)"
     r"|NVIDIA_(?:[A-Z]+_VERSION|VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_CUDA)"
@@ -96,12 +96,16 @@ _LONG = 1000
 _ASSIGNED = regex(r"^([^\S\n]*(?:export[^\S\n]+)?([A-Za-z_]\w*)=)(.*)$", re.MULTILINE)
 
 
-def without_secrets(seen: Observation) -> Observation:
-    """The observation with stand-ins for every credential in what was printed, noted and asked."""
-    text, note, argv = _text(seen), _plain(seen.note), tuple(map(_plain, seen.argv))
-    if (text, note, argv) == (seen.text, seen.note, seen.argv):
-        return seen
-    return replace(seen, text=text, note=note, argv=argv)
+def without_secrets(observation: Observation) -> Observation:
+    """The observation with every credential replaced in what was printed, noted and asked."""
+    text, note, argv = (
+        _clean_text(observation),
+        _clean_lines(observation.note),
+        tuple(map(_clean_lines, observation.argv)),
+    )
+    if (text, note, argv) == (observation.text, observation.note, observation.argv):
+        return observation
+    return replace(observation, text=text, note=note, argv=argv)
 
 
 def is_harmless(value: str) -> bool:
@@ -115,58 +119,60 @@ def variable(name: str, value: str) -> str:
     """The value of an environment's variable as it may be shown."""
     if speaks_of_secret(name):
         return value if value.lower() in ("", "0", "1", "true", "false") else HIDDEN
-    if is_plain_name(name) or _KNOWN.fullmatch(name) or is_env_var(name):
-        return value if is_harmless(value) and not _announces(value) else scrubbed(value)
+    if is_plain_name(name) or _RUNTIME_VARIABLES.fullmatch(name) or is_env_var(name):
+        return value if is_harmless(value) and not _announces_credential(value) else scrubbed(value)
     return value if is_harmless(value) and scrubbed(value) == value else HIDDEN
 
 
-def _text(seen: Observation) -> str:
-    text = seen.text
-    if not (seen.probe == "env" or _ENVIRON.search(text) or _announces(text)):
+def _clean_text(observation: Observation) -> str:
+    text = observation.text
+    if not (observation.probe == "env" or _ENVIRON.search(text) or _announces_credential(text)):
         return text
     if text.lstrip().startswith(("{", "[")):
         try:
             document = loaded(text)
         except ValueError:
-            return _plain(text)
-        clean = _document(document, seen.probe == "env")
+            return _clean_lines(text)
+        clean = _clean_document(document, observation.probe == "env")
         return text if clean == document else json.dumps(clean)
-    if seen.probe == "env":
+    if observation.probe == "env":
         return _ASSIGNED.sub(lambda line: line[1] + variable(line[2], line[3]), text)
-    return _plain(text)
+    return _clean_lines(text)
 
 
-def _document(value: Any, environments: bool, key: str = "") -> Any:
+def _clean_document(value: Any, environments: bool, key: str = "") -> Any:
     """A document with clean texts; `environments` says that its files hold variables, too."""
     if isinstance(value, str):
         if len(value) < _SHORTEST or not value.strip("0123456789abcdefx.\n"):
             return value
         if key and _NAME.fullmatch(key) and speaks_of_secret(key) and not is_harmless(value):
             return HIDDEN
-        return _plain(value)
+        return _clean_lines(value)
     if isinstance(value, list):
-        return [_document(item, environments, key) for item in value]
+        return [_clean_document(item, environments, key) for item in value]
     if not isinstance(value, dict):
         return value
     if key in _ENVIRONMENTS or (environments and key.startswith(("/", "~"))):
-        return {name: _variable(name, item) for name, item in value.items()}
-    return {name: _document(item, environments, name) for name, item in value.items()}
+        return {name: _clean_variable(name, item) for name, item in value.items()}
+    return {name: _clean_document(item, environments, name) for name, item in value.items()}
 
 
-def _variable(name: str, value: Any) -> Any:
-    return variable(name, value) if isinstance(value, str) else _document(value, False, name)
+def _clean_variable(name: str, value: Any) -> Any:
+    return variable(name, value) if isinstance(value, str) else _clean_document(value, False, name)
 
 
-def _plain(text: str) -> str:
+def _clean_lines(text: str) -> str:
     """Text of any kind, line by line where it has lines; only those that announce a credential are read."""
-    if not _announces(text):
+    if not _announces_credential(text):
         return text
     if "PRIVATE KEY" in text or "\n" not in text:
         return scrubbed(text, len(text))
-    return "\n".join(scrubbed(one, len(one)) if _announces(one) else one for one in text.split("\n"))
+    return "\n".join(
+        scrubbed(line, len(line)) if _announces_credential(line) else line for line in text.split("\n")
+    )
 
 
-def _announces(text: str) -> bool:
+def _announces_credential(text: str) -> bool:
     """Whether a text has a sign of a credential; in a long one, a word that it repeats is read once."""
     lowered = text.lower()
     return _SIGN.search(lowered if len(text) < _LONG else " ".join(set(lowered.split()))) is not None

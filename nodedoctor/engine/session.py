@@ -78,21 +78,21 @@ class Session:
         try:
             # a wrong path at once
             self.snapshot = snapshot.load(request.replay) if request.replay else request.snapshot
-            ahead = self._ahead()
-            self.catalogue = discover(request.folders, ahead.on_check_loaded if ahead else None, patience)
+            fetcher = self._ahead()
+            self.catalogue = discover(request.folders, fetcher.on_check_loaded if fetcher else None, patience)
             self._loading = self.catalogue.spent  # is part of the first run
-            if ahead is not None:
-                ahead.start_rest()
+            if fetcher is not None:
+                fetcher.start_rest()
         except (DiscoveryError, snapshot.SnapshotError) as error:
             raise UsageError(str(error)) from None
-        self._moment()  # complains now about a --since that cannot be read
+        self._judged_moment()  # complains now about a --since that cannot be read
         chosen = select(self.catalogue, request.words, request.tags, deep=request.options.deep)
-        if request.gate and not (chosen := tuple(filter(self._gates, chosen))):
+        if request.gate and not (chosen := tuple(filter(self._may_gate_jobs, chosen))):
             raise UsageError("--gate: none of these checks keeps jobs away from a node")
-        ids = {check.id for check in chosen} | checks_for(self._expect().values)
+        ids = {check.id for check in chosen} | checks_for(self._expected_values().values)
         self.checks = tuple(check for _, check in sorted(self.catalogue.checks.items()) if check.id in ids)
 
-    def _gates(self, check: Check) -> bool:
+    def _may_gate_jobs(self, check: Check) -> bool:
         """Whether a check may keep jobs away: none in preview, as those count in no verdict."""
         from nodedoctor.knowledge.gates import may_gate
 
@@ -109,43 +109,45 @@ class Session:
         return DEADLINE_DEEP if deep else DEADLINE
 
     def diagnosis(self, checks: Iterable[Check] | None = None) -> Diagnosis:
-        """A fresh run: probes are asked anew. Must be called inside a running event loop."""
+        """A fresh run: probes are asked again. Must be called inside a running event loop."""
         chosen = self.checks if checks is None else tuple(checks)
         plugins = Plugins(len(self.catalogue.checks), tuple(self.catalogue.broken))
-        given = {Plugins: plugins, Expect: self._expect(), Moment: self._moment()}
+        context = {Plugins: plugins, Expect: self._expected_values(), Moment: self._judged_moment()}
         if self.snapshot is None:
-            live, here = self._live(), this_node()
-            return Diagnosis(chosen, live, given, label="live", node=here, preview=self.request.preview)
+            live, here = self._live_source(), this_node()
+            return Diagnosis(chosen, live, context, label="live", node=here, preview=self.request.preview)
         end_by(math.inf)
         source: ObservationSource = Recorded(self.snapshot.observations)
         node = {"hostname": None, "boot_id": None, **self.snapshot.node}
-        return Diagnosis(chosen, source, given, label="replay", node=node, preview=self.request.preview)
+        return Diagnosis(chosen, source, context, label="replay", node=node, preview=self.request.preview)
 
     def nothing_yet(self) -> Report:
         """The report before anything was asked."""
-        given = {Plugins: Plugins(0, ()), Expect: self._expect(), Moment: self._moment()}
-        return Diagnosis(self.checks, Recorded({}), given, preview=self.request.preview).report()
+        context = {Plugins: Plugins(0, ()), Expect: self._expected_values(), Moment: self._judged_moment()}
+        return Diagnosis(self.checks, Recorded({}), context, preview=self.request.preview).report()
 
     def recording(self, diagnosis: Diagnosis, report: Report | None = None) -> bytes:
         """The zip that keeps what a finished run has seen; `report` when later runs have added to it.
 
-        With `redact` it holds stand-ins, the same ones as a report redacted by itself.
+        With `redact` names are replaced as in a report that is redacted by itself.
         """
         options: dict[str, Any] = {
             "since": self.request.options.since,
             "expect": dict(self.request.options.expect),
         }
         report = report or diagnosis.report()
-        seen, node = report.observations, report.node
+        observations, node = report.observations, report.node
         if self.request.redact:
             from nodedoctor.redact import Redaction
 
-            redaction = Redaction.of(seen, node)
-            seen, node = tuple(map(redaction.observation, seen)), redaction.node(node)
+            redaction = Redaction.of(observations, node)
+            observations, node = tuple(map(redaction.observation, observations)), redaction.node(node)
             options = redaction.document(options)
-        return snapshot.pack(seen, node, diagnosis.moment.started, options, self._about(report))
+        return snapshot.pack(
+            observations, node, diagnosis.moment.started, options, self._recording_about(report)
+        )
 
-    def _about(self, report: Report) -> dict[str, Any]:
+    def _recording_about(self, report: Report) -> dict[str, Any]:
         """Where a recording comes from; one of a recording has its provenance."""
         if self.snapshot is not None:
             return self.snapshot.about
@@ -162,32 +164,32 @@ class Session:
             return None
         from nodedoctor.engine.live import Prefetcher
 
-        asked, judging = self.request, checks_for(self._expect().values)
-        words, tags = asked.words, frozenset(asked.tags)
+        request, judging = self.request, checks_for(self._expected_values().values)
+        words, tags = request.words, frozenset(request.tags)
 
         def chosen(check: Check) -> bool:
-            wanted = _is_chosen(check, words, tags, deep=asked.options.deep)
-            return check.id in judging or (wanted and (not asked.gate or self._gates(check)))
+            wanted = _is_chosen(check, words, tags, deep=request.options.deep)
+            return check.id in judging or (wanted and (not request.gate or self._may_gate_jobs(check)))
 
-        return Prefetcher(self._server, asked.options, chosen)
+        return Prefetcher(self._server, request.options, chosen)
 
-    def _live(self) -> Live:
+    def _live_source(self) -> Live:
         from nodedoctor.children.fork_server import ForkServer  # a replay does without
         from nodedoctor.engine.live import Live
 
         self._server = self._server or ForkServer()
-        left = max(0.0, self.deadline - self._loading)
+        remaining_s = max(0.0, self.deadline - self._loading)
         self._loading = 0.0
         # Slower than this, the driver counts as hung.
-        driver_s = max(left - _OTHERS, min(_DRIVER_LEAST, left)) if self.request.gate else 0.0
-        return Live(self.catalogue.probes, self.request.options, left, self._server, driver_s)
+        driver_s = max(remaining_s - _OTHERS, min(_DRIVER_LEAST, remaining_s)) if self.request.gate else 0.0
+        return Live(self.catalogue.probes, self.request.options, remaining_s, self._server, driver_s)
 
-    def _expect(self) -> Expect:
+    def _expected_values(self) -> Expect:
         recorded = self.snapshot.options.get("expect") if self.snapshot else None
         values = dict(recorded) if isinstance(recorded, dict) else {}
         return Expect({**{str(k): str(v) for k, v in values.items()}, **self.request.options.expect})
 
-    def _moment(self) -> Moment:
+    def _judged_moment(self) -> Moment:
         when = self.snapshot.when if self.snapshot else None
         recorded = self.snapshot.options.get("since") if self.snapshot else None
         since = self.request.options.since or str(recorded or "")
@@ -205,18 +207,18 @@ def select(
     known_tags = frozenset().union(*(check.tags for check in checks.values()))
     for word in words:
         if word not in checks and word not in subjects:
-            raise UsageError(_unknown("check or subject", word, {*checks, *subjects, *COMMANDS}))
+            raise UsageError(_unknown_name("check or subject", word, {*checks, *subjects, *COMMANDS}))
     for tag in tags - known_tags:
-        raise UsageError(_unknown("tag", tag, known_tags))
+        raise UsageError(_unknown_name("tag", tag, known_tags))
     return tuple(check for _, check in sorted(checks.items()) if _is_chosen(check, words, tags, deep=deep))
 
 
 def _is_chosen(check: Check, words: tuple[str, ...], tags: frozenset[str], *, deep: bool) -> bool:
-    named = check.id in words or check.subject in words
+    is_named = check.id in words or check.subject in words
     return (
-        (named or not words)
+        (is_named or not words)
         and bool(not tags or tags & check.tags)
-        and (named or deep or DEEP not in check.tags)
+        and (is_named or deep or DEEP not in check.tags)
     )
 
 
@@ -239,7 +241,7 @@ def since_when(text: str, started: datetime) -> datetime:
         raise UsageError(f"--since {text[:40]} is too far back") from None
 
 
-def _unknown(kind: str, word: str, known: Iterable[str]) -> str:
+def _unknown_name(kind: str, word: str, names: Iterable[str]) -> str:
     from nodedoctor.spelling import suggest_word
 
-    return f"no {kind} {word!r}; {suggest_word(word, known, 'see `nodedoctor list checks`')}"
+    return f"no {kind} {word!r}; {suggest_word(word, names, 'see `nodedoctor list checks`')}"

@@ -19,7 +19,7 @@ T = TypeVar("T")
 _OURS = re.compile(r"nodedoctor/probes/[\w/]+\.py$")
 
 
-def normalise_observation(seen: Observation) -> Observation:
+def normalise_observation(observation: Observation) -> Observation:
     """An observation as everything behind this line sees it, live or recorded.
 
     No secret passes (`engine/secrets.py`). Lines end in LF, whatever an editor or a mail program made of
@@ -27,12 +27,16 @@ def normalise_observation(seen: Observation) -> Observation:
     Our own programs end with 0 when they have said everything; what they printed before another end is not an
     answer but a crash.
     """
-    if "\r\n" in seen.text:
-        seen = replace(seen, text=seen.text.replace("\r\n", "\n"))
-    seen = without_secrets(seen)
-    if seen.answered and seen.rc and any(_OURS.search(word) for word in seen.argv):
-        return replace(seen, outcome=Outcome.CRASH, note=seen.note or f"ended with exit code {seen.rc}")
-    return seen
+    if "\r\n" in observation.text:
+        observation = replace(observation, text=observation.text.replace("\r\n", "\n"))
+    observation = without_secrets(observation)
+    if observation.answered and observation.rc and any(_OURS.search(word) for word in observation.argv):
+        return replace(
+            observation,
+            outcome=Outcome.CRASH,
+            note=observation.note or f"ended with exit code {observation.rc}",
+        )
+    return observation
 
 
 class ObservationSource(Protocol):
@@ -63,8 +67,8 @@ class ObservationSource(Protocol):
 class Recorded:
     """A node as it was: the observations of a recording."""
 
-    def __init__(self, seen: Mapping[str, Observation]) -> None:
-        self._seen = {name: normalise_observation(observation) for name, observation in seen.items()}
+    def __init__(self, observations: Mapping[str, Observation]) -> None:
+        self._seen = {name: normalise_observation(observation) for name, observation in observations.items()}
 
     def foresee(self, names: Iterable[str]) -> None:
         """Nothing takes longer than anything else."""

@@ -30,38 +30,38 @@ class Files:
     errors: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse_json(cls, seen: Observation) -> Files | Unseen:
+    def parse_json(cls, observation: Observation) -> Files | Unseen:
         """Read the child's document; entries of a wrong shape are left out."""
-        if not seen.answered:
-            return Unseen.of(seen)
+        if not observation.answered:
+            return Unseen.of(observation)
         try:
-            document = answer(seen.text)
+            document = answer(observation.text)
         except ValueError:
-            return Unseen.of(seen)
-        told = isinstance(document, dict) and not _SECTIONS.isdisjoint(document)
-        return cls.of(document) if told else Unseen.of(seen)
+            return Unseen.of(observation)
+        has_sections = isinstance(document, dict) and not _SECTIONS.isdisjoint(document)
+        return cls.of(document) if has_sections else Unseen.of(observation)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Files:
         """Build from the document itself, for facts whose child wraps it."""
         names = {
-            path: tuple(name for name in listed if isinstance(name, str))
-            for path, listed in _section(document, "lists", list).items()
+            path: tuple(name for name in entries if isinstance(name, str))
+            for path, entries in _document_section(document, "lists", list).items()
         }
         return cls(
-            files=_section(document, "files", str),
-            links=_section(document, "links", str),
-            hex=_section(document, "hex", str),
+            files=_document_section(document, "files", str),
+            links=_document_section(document, "links", str),
+            hex=_document_section(document, "hex", str),
             lists=names,
-            stats=_section(document, "stats", dict),
-            statvfs=_section(document, "statvfs", dict),
-            errors=_section(document, "errors", str),
+            stats=_document_section(document, "stats", dict),
+            statvfs=_document_section(document, "statvfs", dict),
+            errors=_document_section(document, "errors", str),
         )
 
     def text(self, path: str) -> str | None:
         """The text of a file without blanks and newlines around it; None when it was not read."""
-        found = self.files.get(path)
-        return None if found is None else found.strip()
+        text = self.files.get(path)
+        return None if text is None else text.strip()
 
     def number(self, path: str) -> int | None:
         """A file that holds one whole number, decimal or 0x; None when it does not."""
@@ -98,10 +98,10 @@ class Files:
     def children(self, directory: str) -> tuple[str, ...]:
         """The entries of a directory of which anything is known, even only why not, sorted."""
         start = directory.rstrip("/") + "/"
-        paths = (path[len(start) :] for path in self._paths() if path.startswith(start))
+        paths = (path[len(start) :] for path in self._all_paths() if path.startswith(start))
         return tuple(sorted({path.partition("/")[0] for path in paths}))
 
-    def _paths(self) -> Iterator[str]:
+    def _all_paths(self) -> Iterator[str]:
         sections = (self.files, self.links, self.hex, self.lists, self.stats, self.statvfs, self.errors)
         for section in sections:
             yield from section
@@ -117,7 +117,7 @@ def whole_number(text: str | None) -> int | None:
         return None
 
 
-def _section(document: Mapping[str, Any], name: str, shape: type) -> dict[str, Any]:
+def _document_section(document: Mapping[str, Any], name: str, shape: type) -> dict[str, Any]:
     section = document.get(name)
     if not isinstance(section, dict):
         return {}

@@ -1,6 +1,6 @@
 """Values out of text; some must look like what they are called before anybody rests on them.
 
-A version is read from files that any user can write; it decides findings and stands in commands, so what has
+A version is read from files that any user can write; it decides findings and gets into commands, so what has
 no version's shape is not kept as one.
 """
 

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         return complain(problem)
     try:
         outputs.start_debug_log(arguments)
-        gathered = asyncio.run(gather_nodes(arguments, _request(arguments)))
+        gathered = asyncio.run(gather_nodes(arguments, _accept_request(arguments)))
     except NodeDoctorError as error:
         return complain(error)
     rates = make_document(gathered.fleet)
@@ -55,18 +55,22 @@ def run(arguments: argparse.Namespace) -> int:
         causes = {"accept": rates["failing"]}
         too_many = ending.tripped(causes, len(rates["nodes"]), arguments.max_failing)
     outranks = conclude(
-        arguments, rates, Lists(rates["passing"], rates["failing"], too_many), _rendered, gathered.ended_by
+        arguments,
+        rates,
+        Lists(rates["passing"], rates["failing"], too_many),
+        _render_rates,
+        gathered.ended_by,
     )
     if outranks is not None:
         return outranks
     return UNMEASURED if too_many else int(rates["exit"])
 
 
-def _rendered(rates: Mapping[str, Any], arguments: argparse.Namespace) -> str:
+def _render_rates(rates: Mapping[str, Any], arguments: argparse.Namespace) -> str:
     return json.dumps(rates) + "\n" if arguments.json else render(rates, min(columns(100), 140))
 
 
-def _request(arguments: argparse.Namespace) -> FleetRequest:
+def _accept_request(arguments: argparse.Namespace) -> FleetRequest:
     """What every node is asked; it has its own journal, if its environment names one."""
     words = ["accept", "--json"]
     words += [f"--{name}={value}" for name in ("python", "exec") if (value := getattr(arguments, name))]
@@ -77,9 +81,9 @@ def _request(arguments: argparse.Namespace) -> FleetRequest:
 
 def make_document(fleet: Fleet) -> dict[str, Any]:
     """The rates of all nodes, which of them are odd, and which nodes are accepted."""
-    rates = list(_rates(fleet.nodes))
+    rates = list(_compare_rates(fleet.nodes))
     slower = {slow["host"] for rate in rates for slow in rate["odd"]}
-    nodes = [_node(node, rates, node.host in slower) for node in fleet.nodes]
+    nodes = [_node_entry(node, rates, node.host in slower) for node in fleet.nodes]
     code = next((code for code in _STRICTEST if any(node["exit"] == code for node in nodes)), UNMEASURED)
     return {
         "schema": SCHEMA,
@@ -100,7 +104,7 @@ def make_document(fleet: Fleet) -> dict[str, Any]:
     }
 
 
-def _rates(nodes: Sequence[Node]) -> Iterator[dict[str, Any]]:
+def _compare_rates(nodes: Sequence[Node]) -> Iterator[dict[str, Any]]:
     """Each kind of rate in like circumstances, with the nodes that are slower than the others."""
     rows: dict[str, dict[str, Mapping[str, Any]]] = {}
     for node in nodes:
@@ -124,7 +128,7 @@ def _rates(nodes: Sequence[Node]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _node(node: Node, rates: Sequence[Mapping[str, Any]], slower: bool) -> dict[str, Any]:
+def _node_entry(node: Node, rates: Sequence[Mapping[str, Any]], slower: bool) -> dict[str, Any]:
     own = {words(row.get("key")): row for row in objects(node.acceptance.get("rows"))}
     code = code_of(node.acceptance)
     code = LAGS if slower and code == ACCEPTED else code
@@ -154,11 +158,16 @@ def _node(node: Node, rates: Sequence[Mapping[str, Any]], slower: bool) -> dict[
 def render(document: Mapping[str, Any], width: int = 100) -> str:
     """The document for people: each rate with the nodes that are slower, then all nodes by number."""
     page = rates_page(document)
-    lines = [f"{page.status.word} {page.headline}", page.when, *_columns(page, width), *_nodes(page, width)]
+    lines = [
+        f"{page.status.word} {page.headline}",
+        page.when,
+        *_column_lines(page, width),
+        *_node_lines(page, width),
+    ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _columns(page: RatesPage, width: int) -> Iterator[str]:
+def _column_lines(page: RatesPage, width: int) -> Iterator[str]:
     if page.columns:
         yield ""
     wide = max((len(column.title) for column in page.columns), default=0)
@@ -172,7 +181,7 @@ def _columns(page: RatesPage, width: int) -> Iterator[str]:
             yield from textwrap.wrap(slow_node, width, initial_indent="      ", subsequent_indent="        ")
 
 
-def _nodes(page: RatesPage, width: int) -> Iterator[str]:
+def _node_lines(page: RatesPage, width: int) -> Iterator[str]:
     cells = [(row.status.word, row.host, *row.figures) for row in page.nodes]
     heads = ("", "node", *(f"[{place}]" for place in range(1, len(page.columns) + 1)))
     wide = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]

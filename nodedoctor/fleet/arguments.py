@@ -31,7 +31,7 @@ interrupted. A node without a report is in --failing; one that skipped every che
 
 def parser() -> Parser:
     """The parser of `nodedoctor fleet`."""
-    made = Parser(
+    parser = Parser(
         prog="nodedoctor fleet",
         usage="nodedoctor fleet (--ssh NODES | --slurm [OPTIONS] | --ray [ADDRESS] | --kube PODS | "
         "--reports PATH ...) [options] [CHECK ...]",
@@ -40,13 +40,13 @@ def parser() -> Parser:
         formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("checks", nargs="*", metavar="CHECK", help="a check or a subject; all by default")
-    _add_ways(made.add_argument_group("which nodes").add_mutually_exclusive_group(required=True))
-    _add_selection(made.add_argument_group("what the nodes look at"))
-    _add_asking(made.add_argument_group("how they are asked"))
-    _add_pairs(made.add_argument_group("between nodes (puts load on idle nodes)"))
-    _add_output(made.add_argument_group("output"))
-    return made
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help="a check or a subject; all by default")
+    _add_ways(parser.add_argument_group("which nodes").add_mutually_exclusive_group(required=True))
+    _add_selection(parser.add_argument_group("what the nodes look at"))
+    _add_asking(parser.add_argument_group("how they are asked"))
+    _add_pairs(parser.add_argument_group("between nodes (puts load on idle nodes)"))
+    _add_output(parser.add_argument_group("output"))
+    return parser
 
 
 def _add_ways(group: argparse._MutuallyExclusiveGroup) -> None:
@@ -93,7 +93,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
 def _add_asking(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--deadline", type=seconds, metavar="SECONDS", help="for each node (default 50, 900 with --deep)")
-    add("--width", type=_width, default=64, metavar="N", help="nodes asked at once (default 64)")
+    add("--width", type=_read_width, default=64, metavar="N", help="nodes asked at once (default 64)")
     add("--pyz", default="", metavar="FILE", help="the single file to bring to nodes without nodedoctor")
     add("--save", default="", metavar="DIR", help="keep every node's report there, as NODE.json")
 
@@ -146,7 +146,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         metavar="N|N%",
         help="write no --failing when more nodes fail for one cause (default 10%%, at least 2)",
     )
-    add("--need", type=_width, metavar="N", help="with --gate: how many nodes must pass")
+    add("--need", type=_read_width, metavar="N", help="with --gate: how many nodes must pass")
     add("--report-only", action="store_true", help="write no node lists, and exit 0 whatever was found")
     add(
         "--redact",
@@ -163,7 +163,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     outputs.add_debug_log(group)
 
 
-def _width(text: str) -> int:
+def _read_width(text: str) -> int:
     value = int(text) if text.isdecimal() and len(text) < 9 else 0
     if not 0 < value <= WIDEST:
         raise argparse.ArgumentTypeError(f"wants a number of nodes from 1 to {WIDEST}, not {text!r}")

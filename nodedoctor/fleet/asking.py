@@ -46,10 +46,10 @@ def _node_set(text: str) -> str:
     if text != "-" and not text.startswith("@"):
         return text
     try:
-        told = _all_of(sys.stdin.buffer if text == "-" else text[1:]).decode("utf-8")
+        node_set = _all_of(sys.stdin.buffer if text == "-" else text[1:]).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise FleetError(f"--ssh {text}: {getattr(error, 'strerror', None) or error}") from None
-    lines = [line.partition("#")[0] for line in told.split("\n")]
+    lines = [line.partition("#")[0] for line in node_set.split("\n")]
     for number, line in enumerate(lines, 1):
         try:
             expand_nodes(line)
@@ -78,7 +78,7 @@ def split(option: str, text: str) -> tuple[str, ...]:
 
 
 PROGRESS_AFTER_S = 2.0
-"""Seconds before a person is told who is being waited for."""
+"""Seconds until the line names the nodes that are being waited for."""
 NAMED = 5
 """Nodes named while they are waited for."""
 MKDIR_TIMEOUT_S = 10.0
@@ -110,9 +110,9 @@ async def make_folder(path: str) -> None:
     from nodedoctor.declare.registry import Command
     from nodedoctor.fleet.model import FleetError
 
-    seen = await child_process.run("mkdir", Command(("mkdir", "-p", "--", path)), MKDIR_TIMEOUT_S)
-    if not seen.answered or seen.rc:
-        raise FleetError(f"--save {path}: {seen.note or 'no answer'}")
+    observation = await child_process.run("mkdir", Command(("mkdir", "-p", "--", path)), MKDIR_TIMEOUT_S)
+    if not observation.answered or observation.rc:
+        raise FleetError(f"--save {path}: {observation.note or 'no answer'}")
 
 
 class _Progress(StatusLine):

@@ -48,28 +48,32 @@ def run(arguments: argparse.Namespace) -> int:
 
     on_screen = _has_screen(arguments)  # asked before: a terminal that hangs up is none any more
     try:
-        _check(arguments)
+        _check_arguments(arguments)
         outputs.start_debug_log(arguments)
         gathered = (
-            _on_screen(arguments) if on_screen else asyncio.run(gather_nodes(arguments, _request(arguments)))
+            _on_screen(arguments)
+            if on_screen
+            else asyncio.run(gather_nodes(arguments, _fleet_request(arguments)))
         )
     except NodeDoctorError as error:
         return complain(error)
     fleet = gathered.fleet
     too_many = _too_many(fleet, arguments)
     lists = Lists(fleet.passing, fleet.failing, too_many)
-    render = None if on_screen else _rendered
+    render = None if on_screen else _render_fleet
     outranks = conclude(arguments, document(fleet), lists, render, gathered.ended_by)
     if outranks is not None:
         return outranks
     if fleet.gated and arguments.need is not None:
-        return _enough(fleet, arguments.need)
+        return _exit_code(fleet, arguments.need)
     if too_many:
         return Exit.UNKNOWN
-    return _enough(fleet, len(fleet.nodes)) if fleet.gated else exit_code(fleet, arguments.fail_on or "fail")
+    return (
+        _exit_code(fleet, len(fleet.nodes)) if fleet.gated else exit_code(fleet, arguments.fail_on or "fail")
+    )
 
 
-def _enough(fleet: Fleet, needed: int) -> int:
+def _exit_code(fleet: Fleet, needed: int) -> int:
     """Whether so many nodes pass the gate."""
     passing = len(fleet.passing)
     if passing >= needed:
@@ -82,13 +86,13 @@ def exit_code(fleet: Fleet, fail_on: str = "fail") -> int:
     """The verdict as a number, as for one node; a node without a report counts as broken."""
     from nodedoctor.model import Severity
 
-    found = {problem.counted for node in fleet.nodes for problem in node.problems}
-    found |= {node.severity for node in fleet.nodes}
-    found |= {Severity.of(oddity.status) for oddity in fleet.oddities}
-    return severity_code(found, fail_on)
+    severities = {problem.counted for node in fleet.nodes for problem in node.problems}
+    severities |= {node.severity for node in fleet.nodes}
+    severities |= {Severity.of(oddity.status) for oddity in fleet.oddities}
+    return severity_code(severities, fail_on)
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _check_arguments(arguments: argparse.Namespace) -> None:
     """Complain of what can be known to be wrong before anybody is asked."""
     from nodedoctor.cli import outputs
     from nodedoctor.engine.plugins import discover
@@ -107,10 +111,21 @@ def _check(arguments: argparse.Namespace) -> None:
         if value and not is_one(value):
             raise UsageError(f"--{option} {value}: put CHECK before --{option}, or write --{option}=...")
     if arguments.reports:
-        asked = ("checks", "tag", "expect", "passive", "deep", "preview", "peers", "since", "python", "exec")
-        given = [name for name in (*asked, "save") if getattr(arguments, name)]
-        if given:
-            name = "CHECK" if given[0] == "checks" else f"--{given[0]}"
+        live_only = (
+            "checks",
+            "tag",
+            "expect",
+            "passive",
+            "deep",
+            "preview",
+            "peers",
+            "since",
+            "python",
+            "exec",
+        )
+        used = [name for name in (*live_only, "save") if getattr(arguments, name)]
+        if used:
+            name = "CHECK" if used[0] == "checks" else f"--{used[0]}"
             raise UsageError(f"{name} is for nodes that are asked now; --reports are of nodes that were")
         return
     if arguments.checks or arguments.tag:
@@ -126,16 +141,16 @@ def _no_gate(arguments: argparse.Namespace) -> str:
     if not arguments.gate:
         return "--need is for --gate" if arguments.need is not None else ""
     options = ("fail_on", "exit_zero", "report_only", "deep")
-    given = [name for name in options if getattr(arguments, name)]
-    return f"--{given[0].replace('_', '-')} has no meaning with --gate" if given else ""
+    used = [name for name in options if getattr(arguments, name)]
+    return f"--{used[0].replace('_', '-')} has no meaning with --gate" if used else ""
 
 
 def _written_twice(arguments: argparse.Namespace) -> str:
     """What is wrong where two options name one file: the later would take the place of the earlier."""
-    taken: dict[str, str] = {}
+    by_path: dict[str, str] = {}
     for option in ("passing", "failing", "html", "junit"):
         if path := getattr(arguments, option):
-            first = taken.setdefault(os.path.abspath(path), option)
+            first = by_path.setdefault(os.path.abspath(path), option)
             if first != option:
                 return f"--{first} and --{option} name the same file: {path}"
     return ""
@@ -167,11 +182,11 @@ def _on_screen(arguments: argparse.Namespace) -> Gathered:
         elif not arguments.reports:
             arguments.save = stack.enter_context(tempfile.TemporaryDirectory(prefix="nodedoctor-fleet-"))
         return fleet.show(
-            transport(arguments), _request(arguments), peers=arguments.peers, save=arguments.save
+            transport(arguments), _fleet_request(arguments), peers=arguments.peers, save=arguments.save
         )
 
 
-def _request(arguments: argparse.Namespace) -> FleetRequest:
+def _fleet_request(arguments: argparse.Namespace) -> FleetRequest:
     """What every node is asked. Files of expectations are read here: the nodes do not have them."""
     from nodedoctor.engine.session import DEADLINE, DEADLINE_DEEP
     from nodedoctor.expectations import expectations
@@ -200,18 +215,20 @@ def _too_many(fleet: Fleet, arguments: argparse.Namespace) -> str:
     return ending.tripped(ending.causes_of(fleet), len(fleet.nodes), arguments.max_failing)
 
 
-def _rendered(found: Mapping[str, Any], arguments: argparse.Namespace) -> str:
+def _render_fleet(fleet_doc: Mapping[str, Any], arguments: argparse.Namespace) -> str:
     if arguments.json:
         from nodedoctor.fleet import document
 
-        return document.render(found) + "\n"
+        return document.render(fleet_doc) + "\n"
     from nodedoctor.fleet import text
 
     width, colour = page_shape(140)
-    return text.render(found, width=width, colour=colour, quiet=arguments.quiet, again=_again(arguments))
+    return text.render(
+        fleet_doc, width=width, colour=colour, quiet=arguments.quiet, again=_asking_command(arguments)
+    )
 
 
-def _again(arguments: argparse.Namespace) -> Callable[[str, Iterable[str]], str] | None:
+def _asking_command(arguments: argparse.Namespace) -> Callable[[str, Iterable[str]], str] | None:
     """The command that asks one node again by the way that worked; None where nodes have no names for it."""
     from nodedoctor import single_file
 

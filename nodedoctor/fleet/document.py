@@ -46,7 +46,7 @@ _DERIVED = frozenset({"id", "severity", "name"})
 def document(fleet: Fleet) -> dict[str, Any]:
     """The fleet as plain data, worst first."""
     nodes = fleet.worst_first()
-    tables, places = _shared(nodes)
+    tables, places = _shared_tables(nodes)
     return {
         "schema": SCHEMA,
         "tool": fleet.tool,
@@ -90,7 +90,7 @@ def fleet_of(data: Mapping[str, Any]) -> Fleet:
 
 def render(document: Mapping[str, Any]) -> str:
     """The document as text, a node a line. ASCII only: valid in any locale, inert on a terminal."""
-    lines = (f"{json.dumps(key)}: {_lines(value)}" for key, value in document.items())
+    lines = (f"{json.dumps(key)}: {_in_lines(value)}" for key, value in document.items())
     return "{" + ",\n".join(lines) + "}"
 
 
@@ -98,28 +98,28 @@ def kinds_of(fleet: Fleet) -> dict[str, list[str]]:
     """What kinds of nodes answered, by their GPUs, and which nodes these are."""
     answered = [node for node in fleet.nodes if node.state == "answered"]
     groups = {kind: [node.host for node in members] for kind, members in kinds(answered).items()}
-    told = {host for hosts in groups.values() for host in hosts}
-    if others := [node.host for node in answered if node.host not in told]:
+    classified = {host for hosts in groups.values() for host in hosts}
+    if others := [node.host for node in answered if node.host not in classified]:
         groups["no GPU seen"] = others
     return groups
 
 
 def counts(nodes: Iterable[Node]) -> dict[str, int]:
     """How many nodes there are, in each state, and with each verdict among those that answered."""
-    listed = list(nodes)
-    found = {"nodes": len(listed), **dict.fromkeys(get_args(NodeState), 0), **{s.value: 0 for s in Status}}
-    for node in listed:
-        found[node.state] += 1
+    all_nodes = list(nodes)
+    tally = {"nodes": len(all_nodes), **dict.fromkeys(get_args(NodeState), 0), **{s.value: 0 for s in Status}}
+    for node in all_nodes:
+        tally[node.state] += 1
         if node.state == "answered" and node.verdict is not None:
-            found[node.verdict.value] += 1
-    return found
+            tally[node.verdict.value] += 1
+    return tally
 
 
 def checks(fleet: Fleet) -> list[dict[str, Any]]:
     """Checks with a problem on some node, worst first: on which nodes, and how many are well."""
     tally: dict[str, dict[Status, int]] = {}
     where: dict[str, dict[Status, list[str]]] = {}
-    for statuses, count in _tables(fleet.nodes):
+    for statuses, count in _status_tables(fleet.nodes):
         for check, status in statuses.items():
             tally.setdefault(check, dict.fromkeys(Status, 0))[status] += count
     for node in fleet.nodes:
@@ -150,20 +150,22 @@ def entry(node: Node) -> dict[str, Any]:
 def node_of(data: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
     """A node out of its entry, as our own reader of reports printed it."""
     alias = data["name"] if data["name"] != data["host"] else ""
-    return Node(**_values(Node, data), statuses=statuses, alias=alias)
+    return Node(**_read_values(Node, data), statuses=statuses, alias=alias)
 
 
 def _noun_data(noun: Any) -> dict[str, Any]:
     """A noun as the document has it."""
-    return {name: _plain(name, getattr(noun, name)) for name in _KEYS[type(noun)] if _says(name, noun)}
+    return {
+        name: _plain_value(name, getattr(noun, name)) for name in _KEYS[type(noun)] if _has_key(name, noun)
+    }
 
 
-def _says(name: str, noun: Any) -> bool:
+def _has_key(name: str, noun: Any) -> bool:
     """Whether a key is there: of problems only those of a rule in preview say so."""
     return name != "preview" or noun.preview or not isinstance(noun, Problem)
 
 
-def _plain(name: str, value: Any) -> Any:
+def _plain_value(name: str, value: Any) -> Any:
     if name in _NULL_IF_EMPTY:
         return value or None
     if name == "odd":
@@ -171,7 +173,7 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, Status):
         return value.value
     if isinstance(value, tuple):
-        return [_plain("", item) for item in value]
+        return [_plain_value("", item) for item in value]
     if isinstance(value, ValueGroup):
         return {"value": value.value, "nodes": fold(value.hosts), "count": len(value.hosts)}
     if isinstance(value, Mapping):
@@ -179,21 +181,21 @@ def _plain(name: str, value: Any) -> Any:
     return _noun_data(value) if type(value) in _KEYS else value
 
 
-def _values(noun: type, data: Mapping[str, Any]) -> dict[str, Any]:
+def _read_values(noun: type, data: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a noun out of what the document tells of it."""
     names = (name for name in _KEYS[noun] if name in data and name not in _DERIVED)
     return {name: _READERS[name](data[name]) if name in _READERS else data[name] for name in names}
 
 
 def _tuple_of(noun: type) -> Callable[[Any], tuple[Any, ...]]:
-    return lambda data: tuple(noun(**_values(noun, one)) for one in data or ())
+    return lambda data: tuple(noun(**_read_values(noun, entry)) for entry in data or ())
 
 
 def _group_of(data: Mapping[str, Any]) -> ValueGroup:
-    return ValueGroup(data["value"], _hosts(data["nodes"]))
+    return ValueGroup(data["value"], _sorted_hosts(data["nodes"]))
 
 
-def _hosts(nodes: str) -> tuple[str, ...]:
+def _sorted_hosts(nodes: str) -> tuple[str, ...]:
     return tuple(sorted(expand(nodes), key=natural_key))
 
 
@@ -211,7 +213,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "replayed": lambda data: data is True,
     "groups": lambda data: tuple(map(_group_of, data)),
     "majority": lambda data: _group_of(data) if data else None,
-    "odd": _hosts,
+    "odd": _sorted_hosts,
 }
 """How what JSON has for a key becomes the value it was made of; the others are what they were."""
 
@@ -236,24 +238,24 @@ def _shared_cause(group: SharedCause) -> dict[str, Any]:
     }
 
 
-def _tables(nodes: Iterable[Node]) -> Iterable[tuple[Mapping[str, Status], int]]:
+def _status_tables(nodes: Iterable[Node]) -> Iterable[tuple[Mapping[str, Status], int]]:
     """The different tables of statuses, and how many nodes have each; thousands of nodes share a few."""
     times = Counter(id(node.statuses) for node in nodes)
     tables = {id(node.statuses): node.statuses for node in nodes}
     return ((tables[key], count) for key, count in times.items())
 
 
-def _shared(nodes: Iterable[Node]) -> tuple[list[dict[str, str]], dict[int, int]]:
+def _shared_tables(nodes: Iterable[Node]) -> tuple[list[dict[str, str]], dict[int, int]]:
     """Every table of statuses once, and the place of each in that list, by its `id`."""
-    found: dict[tuple[tuple[str, str], ...], int] = {}
+    indexes: dict[tuple[tuple[str, str], ...], int] = {}
     places: dict[int, int] = {}
-    for statuses, _ in _tables(nodes):
+    for statuses, _ in _status_tables(nodes):
         rows = tuple((check, status.value) for check, status in statuses.items())
-        places[id(statuses)] = found.setdefault(rows, len(found))
-    return [dict(rows) for rows in found], places
+        places[id(statuses)] = indexes.setdefault(rows, len(indexes))
+    return [dict(rows) for rows in indexes], places
 
 
-def _lines(value: Any) -> str:
+def _in_lines(value: Any) -> str:
     if isinstance(value, list) and value:
         return "[\n " + ",\n ".join(map(json.dumps, value)) + "\n]"
     return json.dumps(value)

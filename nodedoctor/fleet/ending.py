@@ -85,7 +85,7 @@ def tripped(causes: Mapping[str, Iterable[str]], nodes: int, allowed: float | No
         most = max(LEAST, SHARE * nodes)
     else:
         most = max(LEAST, allowed * nodes) if allowed < 1 and allowed else allowed
-    cause, hosts = max(((c, len(set(h))) for c, h in causes.items()), key=lambda one: one[1], default=("", 0))
+    cause, hosts = max(((c, len(set(h))) for c, h in causes.items()), key=lambda row: row[1], default=("", 0))
     if hosts <= most:
         return ""
     return (
@@ -96,14 +96,14 @@ def tripped(causes: Mapping[str, Iterable[str]], nodes: int, allowed: float | No
 
 def causes_of(fleet: Fleet) -> dict[str, set[str]]:
     """The nodes that fail, by what fails: a check, a missing report, or a difference."""
-    found: dict[str, set[str]] = {}
+    by_cause: dict[str, set[str]] = {}
     for node in fleet.nodes:
         if node.state != "answered":
-            found.setdefault(node.state, set()).add(node.host)
+            by_cause.setdefault(node.state, set()).add(node.host)
         for problem in node.problems:
             if problem.severity >= Severity.BROKEN:
-                found.setdefault(problem.check, set()).add(node.host)
+                by_cause.setdefault(problem.check, set()).add(node.host)
     for oddity in fleet.oddities:
         if oddity.status.value == "fail":
-            found.setdefault(oddity.key, set()).update(oddity.odd)
-    return found
+            by_cause.setdefault(oddity.key, set()).update(oddity.odd)
+    return by_cause

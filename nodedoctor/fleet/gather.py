@@ -150,7 +150,7 @@ class _Run:
         limit = waves * request.deadline + END_WAIT_S if self.hosts else None
         asking = asyncio.create_task(self._take_in(request))
         stopped = asyncio.create_task(self._stopped.wait())
-        telling = asyncio.create_task(self._tell())
+        telling = asyncio.create_task(self._show_progress())
         try:
             await asyncio.wait({asking, stopped}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -159,46 +159,46 @@ class _Run:
             await asyncio.wait({asking}, timeout=END_WAIT_S)
         if asking.done() and not asking.cancelled():
             asking.result()
-        await self._settle(self._writing)
+        await self._await_writing(self._writing)
 
     async def all(self, started: str) -> tuple[Node, ...]:
         """Every node in the order meant, the unnamed ones as people count; silent where nothing came."""
         why = INTERRUPTED if self._stopped.is_set() else "no answer, and the time for all nodes is over"
         if not self.hosts:
-            late = [Node(of_file(name), "silent", note=why, report=name) for name in self._waiting()]
+            late = [Node(of_file(name), "silent", note=why, report=name) for name in self._waiting_hosts()]
             return tuple(drop_duplicates([*self._came.values(), *late]))
         for host in self.hosts:
             self._came.setdefault(host, Node(host, "silent", note=why))
         if self._save:
             mute = [node for node in self._came.values() if node.state != "answered"]
-            await self._settle([self._keep(node, started) for node in mute])
-        named = dict.fromkeys(self.hosts)
-        others = (host for host in sorted(self._came, key=natural_key) if host not in named)
-        return tuple(self._came[host] for host in (*named, *others))
+            await self._await_writing([self._start_writing(node, started) for node in mute])
+        ordered = dict.fromkeys(self.hosts)
+        others = (host for host in sorted(self._came, key=natural_key) if host not in ordered)
+        return tuple(self._came[host] for host in (*ordered, *others))
 
     async def _take_in(self, request: FleetRequest) -> None:
-        asked = cast("AsyncGenerator[Node, None]", self._transport.ask(request))
-        async with contextlib.aclosing(asked) as answers:
+        asking = cast("AsyncGenerator[Node, None]", self._transport.ask(request))
+        async with contextlib.aclosing(asking) as answers:
             async for node in answers:
-                said = f": {node.note}" if node.note else ""
-                _log.debug("%s %s after %.3f s%s", node.host, node.state, node.seconds, said)
+                note = f": {node.note}" if node.note else ""
+                _log.debug("%s %s after %.3f s%s", node.host, node.state, node.seconds, note)
                 if self.hosts and node.host in self._came:
                     _log.debug("%s has come before; this answer is passed over", node.host)
                     continue
                 self._arrived[node.host] = utc_now().timestamp()
                 if self._save and node.state == "answered":
-                    self._keep(node)
+                    self._start_writing(node)
                 key = node.host if self.hosts else node.report or node.host
                 is_kept_later = self._save and node.state != "answered"
                 self._came[key] = replace(node, raw="") if node.raw and not is_kept_later else node
 
-    def _keep(self, node: Node, started: str = "") -> asyncio.Task[None]:
-        task = asyncio.create_task(self._write(node, started))
+    def _start_writing(self, node: Node, started: str = "") -> asyncio.Task[None]:
+        task = asyncio.create_task(self._write_node(node, started))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
         return task
 
-    async def _write(self, node: Node, started: str) -> None:
+    async def _write_node(self, node: Node, started: str) -> None:
         """Write a node's file, and beside it an answer that was no report."""
         from nodedoctor.cli.headless import write
 
@@ -214,22 +214,22 @@ class _Run:
         note = "; ".join(filter(None, (came.note, f"not saved: {problem}" if problem else "")))
         self._came[node.host] = replace(came, report="" if problem else f"{path}.json", note=note, raw="")
 
-    async def _settle(self, writing: Collection[asyncio.Task[None]]) -> None:
+    async def _await_writing(self, writing: Collection[asyncio.Task[None]]) -> None:
         if writing:
             await asyncio.wait(writing, timeout=2 * END_WAIT_S)
 
-    async def _tell(self) -> None:
+    async def _show_progress(self) -> None:
         while self._progress:
             expected = getattr(self._transport, "expected", 0) or len(self.hosts)
             nodes = {node.host: node for node in self._came.values()}  # reports may be of one node
-            self._progress(GatherState(tuple(nodes.values()), expected, self._waiting()))
+            self._progress(GatherState(tuple(nodes.values()), expected, self._waiting_hosts()))
             await asyncio.sleep(0.5)
 
-    def _waiting(self) -> tuple[str, ...]:
+    def _waiting_hosts(self) -> tuple[str, ...]:
         if self.hosts:
             return tuple(host for host in self.hosts if host not in self._came)
-        told: Callable[[], tuple[str, ...]] = getattr(self._transport, "waiting", lambda: ())
-        return told()
+        waiting: Callable[[], tuple[str, ...]] = getattr(self._transport, "waiting", lambda: ())
+        return waiting()
 
 
 _MOST = 0.5
@@ -239,16 +239,16 @@ itself otherwise answered for another (our choice; where names are aliases, hard
 
 def own_reports(nodes: Iterable[Node], started: str) -> Iterator[Node]:
     """The nodes, as unreadable where the answer is of another node, or was not made now."""
-    listed = list(nodes)
-    asked = {short_host(node.host) for node in listed}
-    answered = [node for node in listed if node.state == "answered" and node.hostname]
-    named = sum(short_host(node.hostname) == short_host(node.host) for node in answered)
-    by_hostname = len(answered) > 2 and named > _MOST * len(answered)
-    for node in listed:
-        known, other = short_host(node.host), short_host(node.hostname)
+    all_nodes = list(nodes)
+    hosts = {short_host(node.host) for node in all_nodes}
+    answered = [node for node in all_nodes if node.state == "answered" and node.hostname]
+    matching = sum(short_host(node.hostname) == short_host(node.host) for node in answered)
+    by_hostname = len(answered) > 2 and matching > _MOST * len(answered)
+    for node in all_nodes:
+        host, hostname = short_host(node.host), short_host(node.hostname)
         if node.state != "answered":
             yield node
-        elif other and other != known and (other in asked or by_hostname):
+        elif hostname and hostname != host and (hostname in hosts or by_hostname):
             yield _not_its_own(node, f"the report is of {node.hostname}, another node")
         elif is_old(node, started):
             when = node.started or "no time"
@@ -259,5 +259,5 @@ def own_reports(nodes: Iterable[Node], started: str) -> Iterator[Node]:
 
 def _not_its_own(node: Node, note: str) -> Node:
     noted = [part for part in node.note.split("; ") if part and not part.startswith("calls itself ")]
-    kept = Node(node.host, "unreadable", note="; ".join((note, *noted)), seconds=node.seconds, raw=node.raw)
-    return replace(kept, report=node.report, alias=node.alias)
+    mute = Node(node.host, "unreadable", note="; ".join((note, *noted)), seconds=node.seconds, raw=node.raw)
+    return replace(mute, report=node.report, alias=node.alias)

@@ -120,7 +120,7 @@ class Node:
     somebody decided (versions, limits, counts), `readings` what was measured or counted, both by the keys of
     `fleet/compare/traits.py`. `report` is the file the whole report lies in, if it lies in one. `hostname`
     and `boot_id`
-    are the machine's own, and so are `uptime` in seconds (0 when not told) and the `serials` of its GPUs.
+    are the machine's own, and so are `uptime` in seconds (0 when not known) and the `serials` of its GPUs.
     `peers` is what came of trying the way to other nodes: "" or why there was none. `raw` is the answer
     itself, which the gatherer saves or lets go of. `gate` is the exit code of `--gate` for the report, None
     without one; what is `replayed` is as old as its recording. `ahead` are the least and the most seconds by
@@ -162,8 +162,8 @@ class Node:
         """How bad the node is, for sorting; one without a report is as bad as one where something broke."""
         if self.state != "answered":
             return Severity.BROKEN
-        well = Severity.PASS if self.judged else Severity.SKIP
-        return max((problem.counted for problem in self.problems), default=well)
+        default = Severity.PASS if self.judged else Severity.SKIP
+        return max((problem.counted for problem in self.problems), default=default)
 
     @property
     def judged(self) -> bool:
@@ -219,8 +219,8 @@ class Fleet:
     @property
     def severity(self) -> Severity:
         """The severity of the worst node or oddity; `SKIP` without nodes."""
-        odd = (Severity.of(oddity.status) for oddity in self.oddities)
-        return max((*(node.severity for node in self.nodes), *odd), default=Severity.SKIP)
+        of_oddities = (Severity.of(oddity.status) for oddity in self.oddities)
+        return max((*(node.severity for node in self.nodes), *of_oddities), default=Severity.SKIP)
 
     @property
     def verdict(self) -> Status:
@@ -241,8 +241,10 @@ class Fleet:
         barred = self.barred
         if self.gated:
             passing = frozenset(self.passing)
-            return _names(node for node in self.nodes if node.name not in passing)
-        return _names(node for node in self.nodes if node.severity >= Severity.BROKEN or node.host in barred)
+            return _node_names(node for node in self.nodes if node.name not in passing)
+        return _node_names(
+            node for node in self.nodes if node.severity >= Severity.BROKEN or node.host in barred
+        )
 
     @property
     def unjudged(self) -> tuple[str, ...]:
@@ -251,20 +253,20 @@ class Fleet:
             return ()
         failing = frozenset(self.failing)
         skipped = (node for node in self.nodes if node.severity is Severity.SKIP)
-        return _names(node for node in skipped if node.name not in failing)
+        return _node_names(node for node in skipped if node.name not in failing)
 
     @property
     def passing(self) -> tuple[str, ...]:
         """All other names; by the gate those of nodes that may start jobs, the fewest warnings first."""
         if self.gated:
             barred = self.barred
-            refused = {n.name for n in self.nodes if not self._passes(n) or n.host in barred}
+            refused = {n.name for n in self.nodes if not self._passes_gate(n) or n.host in barred}
             ordered = sorted(self.nodes, key=lambda node: len(node.problems))
-            return _names(node for node in ordered if node.name not in refused)
+            return _node_names(node for node in ordered if node.name not in refused)
         others = frozenset((*self.failing, *self.unjudged))
-        return _names(node for node in self.nodes if node.name not in others)
+        return _node_names(node for node in self.nodes if node.name not in others)
 
-    def _passes(self, node: Node) -> bool:
+    def _passes_gate(self, node: Node) -> bool:
         """Whether the gate lets new jobs start: by exit code 0 or 3 of a report that is not old."""
         return node.state == "answered" and node.gate in (0, 3) and not is_old(node, self.started)
 
@@ -288,5 +290,5 @@ def is_old(node: Node, started: str) -> bool:
     return abs((fleet_start - node_start).total_seconds()) > FRESH_S
 
 
-def _names(nodes: Iterable[Node]) -> tuple[str, ...]:
+def _node_names(nodes: Iterable[Node]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(node.name for node in nodes))

@@ -66,15 +66,15 @@ def render(
 
 def tally(fleet: Fleet) -> str:
     """The counts in one line, worst first, without zeros."""
-    found = Counter(_standing(fleet, node) for node in fleet.nodes)
-    told = [f"{found[key]} {key}" for key in ("fail", "unknown", "warn") if found[key]]
-    told += [f"{found[state]} {state}" for state in get_args(NodeState)[1:] if found[state]]
-    told += [f"{found[key]} {key}" for key in ("pass", "skip") if found[key]]
+    counts = Counter(_node_standing(fleet, node) for node in fleet.nodes)
+    phrases = [f"{counts[key]} {key}" for key in ("fail", "unknown", "warn") if counts[key]]
+    phrases += [f"{counts[state]} {state}" for state in get_args(NodeState)[1:] if counts[state]]
+    phrases += [f"{counts[key]} {key}" for key in ("pass", "skip") if counts[key]]
     count = count_with_noun(len(fleet.nodes), "node")
-    return f"{count} ({fleet.source}): {', '.join(told)}   in {fleet.seconds:.1f} s"
+    return f"{count} ({fleet.source}): {', '.join(phrases)}   in {fleet.seconds:.1f} s"
 
 
-def _standing(fleet: Fleet, node: Node) -> str:
+def _node_standing(fleet: Fleet, node: Node) -> str:
     """How a node counts: its state without a report; fail where it is different in what breaks jobs."""
     if node.state != "answered" or node.verdict is None:
         return node.state
@@ -92,7 +92,7 @@ class _Page:
         """What kinds of nodes there are, where there are several."""
         groups = kinds_of(fleet)
         if len(groups) > 1:
-            self._head("kinds of nodes")
+            self._write_head("kinds of nodes")
             for kind, hosts in groups.items():
                 self.to.wrapped(INDENT, f"{kind}: {nodes(hosts)}")
 
@@ -102,43 +102,43 @@ class _Page:
         for node in fleet.silent:
             groups.setdefault((node.state, blank(node.note)), []).append(node)
         if groups:
-            self._head("no report")
-        self._limited(
+            self._write_head("no report")
+        self._write_limited(
             sorted(groups.items(), key=lambda item: -len(item[1])),
             lambda item: self.to.status(
-                Status.UNKNOWN, f"{item[0][0]} {nodes(n.host for n in item[1])}: {_noted(item[1])}"
+                Status.UNKNOWN, f"{item[0][0]} {nodes(n.host for n in item[1])}: {_shared_note(item[1])}"
             ),
         )
 
     def oddities(self, oddities: Iterable[Oddity]) -> None:
         """What sets nodes apart."""
-        listed = list(oddities)
-        if listed:
-            self._head("different from the others")
-        self._limited(listed, self._oddity)
+        all_oddities = list(oddities)
+        if all_oddities:
+            self._write_head("different from the others")
+        self._write_limited(all_oddities, self._write_oddity)
 
     def causes(self, groups: Sequence[SharedCause]) -> None:
         """Each cause with its owner, its nodes and what to type first."""
         if groups:
-            self._head("causes")
-        self._limited(groups, self._cause)
+            self._write_head("causes")
+        self._write_limited(groups, self._write_cause)
 
     def problems(self, fleet: Fleet) -> None:
-        """What follows from no cause, the same on several nodes told once."""
-        listed = _families(fleet)
-        if listed:
-            self._head("wrong on the nodes")
-        self._limited(listed, self._family)
+        """What follows from no cause, the same on several nodes shown once."""
+        groups = _problem_families(fleet)
+        if groups:
+            self._write_head("wrong on the nodes")
+        self._write_limited(groups, self._write_family)
 
     def look_again(self, fleet: Fleet, again: Again) -> None:
         """The commands that ask the first node of each problem once more."""
         checks: dict[str, dict[str, None]] = {}
         for group in shared_causes(fleet.nodes):
             checks.setdefault(group.host, {})[group.cause.check] = None
-        for first, *_ in _families(fleet):
+        for first, *_ in _problem_families(fleet):
             checks.setdefault(first.hosts[0], {})[first.found[0][1].check] = None
         if checks:
-            self._head("to look again")
+            self._write_head("to look again")
         for host, wanted in list(checks.items())[:AGAIN]:
             self.to.line(f"{INDENT}$ {inert(again(host, wanted))}")
 
@@ -153,8 +153,8 @@ class _Page:
         for (reason, check), hosts in where.items():
             groups.setdefault((reason, tuple(hosts)), []).append(check)
         if groups:
-            self._head("could not be seen")
-        self._limited(
+            self._write_head("could not be seen")
+        self._write_limited(
             groups.items(),
             lambda item: self.to.status(
                 Status.UNKNOWN, f"{item[0][0]}: {' '.join(item[1])}   {nodes(item[0][1])}"
@@ -168,24 +168,24 @@ class _Page:
             if node.state == "answered" and node.note:
                 groups.setdefault(blank(node.note), []).append(node)
         if groups:
-            self._head("notes")
-        self._limited(
+            self._write_head("notes")
+        self._write_limited(
             groups.values(),
-            lambda group: self.to.wrapped(INDENT, f"{nodes(n.host for n in group)}: {_noted(group)}"),
+            lambda group: self.to.wrapped(INDENT, f"{nodes(n.host for n in group)}: {_shared_note(group)}"),
         )
 
     def standings(self, fleet: Fleet) -> None:
         """Every node that answered, once: the counts of the first line by name."""
-        odd = {host for oddity in fleet.oddities for host in oddity.odd}
+        odd_hosts = {host for oddity in fleet.oddities for host in oddity.odd}
         passing = frozenset(fleet.passing)
         groups: dict[tuple[Status, str], list[str]] = {}
         for node in fleet.nodes:
             if node.state != "answered" or node.verdict is None:
                 continue
-            status, but = Status(_standing(fleet, node)), ""
+            status, but = Status(_node_standing(fleet, node)), ""
             if status in (Status.PASS, Status.WARN) and node.name not in passing:
                 but = "but another machine has its name, and fails: "
-            elif status is Status.PASS and node.host in odd:
+            elif status is Status.PASS and node.host in odd_hosts:
                 but = "but different: "
             elif status is Status.SKIP:
                 but = "every check was skipped, neither passing nor failing: "
@@ -193,11 +193,11 @@ class _Page:
         if groups:
             self.to.line("")
         for status in WORST_FIRST:
-            for (one, but), hosts in sorted(groups.items(), key=lambda item: item[0][1]):
-                if one is status:
+            for (group_status, but), hosts in sorted(groups.items(), key=lambda item: item[0][1]):
+                if group_status is status:
                     self.to.status(status, but + nodes(hosts))
 
-    def _cause(self, group: SharedCause) -> None:
+    def _write_cause(self, group: SharedCause) -> None:
         cause = group.cause
         todo = f"; {group.todo}" if group.todo else ""
         self.to.status(cause.status, f"{owner_column(cause.owner):<5} {cause.title}{todo} [{cause.check}]")
@@ -211,34 +211,36 @@ class _Page:
             self.to.wrapped(INDENT, f"{nodes(hosts)}: {words_there}")
         if rest := [host for _, hosts in others[ALIKE - 1 :] for host in hosts]:
             self.to.wrapped(INDENT, f"{nodes(rest)}: the same with other numbers")
-        self.to.labelled(FIX, self._shortened(group.fix))
+        self.to.labelled(FIX, self._shorten_fix(group.fix))
         self.to.labelled(FOLLOWS, ", ".join(group.follows))
 
-    def _oddity(self, oddity: Oddity) -> None:
+    def _write_oddity(self, oddity: Oddity) -> None:
         self.to.status(oddity.status, f"{oddity.title}: {oddity.summary}")
         self.to.labelled(WHY, oddity.why)
         self.to.labelled(FIX, oddity.fix)
 
-    def _family(self, ones: list[GroupedProblem]) -> None:
+    def _write_family(self, ones: list[GroupedProblem]) -> None:
         """Problems that differ in numbers at most, with one fix."""
         first = ones[0].found[0][1]
-        for one in ones[:ALIKE]:
-            self.to.status(first.status, f"{first.check}: {about(one.subject, one.words)}   {one.where}")
-        if rest := [found for one in ones[ALIKE:] for found in one.found]:
+        for grouped in ones[:ALIKE]:
+            self.to.status(
+                first.status, f"{first.check}: {about(grouped.subject, grouped.words)}   {grouped.where}"
+            )
+        if rest := [pair for grouped in ones[ALIKE:] for pair in grouped.found]:
             where = nodes(dict.fromkeys(node.host for node, _ in rest))
             self.to.status(
                 first.status, f"{first.check}: {len(rest)} more with other numbers or subjects   {where}"
             )
-        told = fix(ones)
-        if told and told in self._fixes:
-            self.to.labelled(FIX, f"as for {self._fixes[told]}, above")
+        fix_text = fix(ones)
+        if fix_text and fix_text in self._fixes:
+            self.to.labelled(FIX, f"as for {self._fixes[fix_text]}, above")
         else:
-            self.to.labelled(FIX, told)
-            self._fixes[told] = first.check
+            self.to.labelled(FIX, fix_text)
+            self._fixes[fix_text] = first.check
             if first.action not in ("none", "investigate"):
                 self.to.labelled("action", first.action)
 
-    def _shortened(self, fix: str) -> str:
+    def _shorten_fix(self, fix: str) -> str:
         """The first sentences of a fix, as many as fit; the report of each node has all of them."""
         first, *others = sentences(fix) or [""]
         room = FIX_LINES * (self.to.width - len(INDENT) - 8)
@@ -246,24 +248,24 @@ class _Page:
             first = f"{first}. {others.pop(0)}"
         return f"{first}." if first else ""
 
-    def _head(self, title: str) -> None:
+    def _write_head(self, title: str) -> None:
         self.to.line("", title)
 
-    def _limited(self, items: Iterable[Item], show: Callable[[Item], None]) -> None:
-        listed = list(items)
-        for item in listed[:MOST]:
+    def _write_limited(self, items: Iterable[Item], show: Callable[[Item], None]) -> None:
+        entries = list(items)
+        for item in entries[:MOST]:
             show(item)
-        if len(listed) > MOST:
-            self.to.line(f"{INDENT}... and {len(listed) - MOST} more; --json has all")
+        if len(entries) > MOST:
+            self.to.line(f"{INDENT}... and {len(entries) - MOST} more; --json has all")
 
 
-def _families(fleet: Fleet) -> list[list[GroupedProblem]]:
+def _problem_families(fleet: Fleet) -> list[list[GroupedProblem]]:
     """The problems that follow from no cause and are more than not visible."""
-    found = ((node, problem) for node in fleet.nodes for problem in unexplained(node))
-    return list(families(pair for pair in found if pair[1].severity > Severity.BLIND))
+    pairs = ((node, problem) for node in fleet.nodes for problem in unexplained(node))
+    return list(families(pair for pair in pairs if pair[1].severity > Severity.BLIND))
 
 
-def _noted(group: list[Node]) -> str:
+def _shared_note(group: list[Node]) -> str:
     """The note of the first, and whether the others say the same with other numbers."""
     same = all(node.note == group[0].note for node in group)
     return group[0].note + ("" if same else " (and alike)")

@@ -52,9 +52,9 @@ def main(words: list[str]) -> int:
         result, code, recordings = read_in_fork(lambda at: _read_and_judge(arguments, stdin, at))
     except NodeDoctorError as error:
         return complain(error)
-    if not emit(_rendered(result, arguments)):
+    if not emit(_render_result(result, arguments)):
         return Exit.OUTPUT
-    return _record(recordings, arguments) or code
+    return _write_recording(recordings, arguments) or code
 
 
 def _read_and_judge(
@@ -69,7 +69,7 @@ def _read_and_judge(
     )
     result = document.document(reading)
     if arguments.redact:
-        result = _redacted(result, reading)
+        result = _redact_document(result, reading)
     return result, worst(reading), [node.recording for node in reading.nodes if node.recording]
 
 
@@ -81,7 +81,7 @@ def worst(reading: Reading) -> int:
     return next((code for code in _WORST if code in codes), Exit.UNKNOWN)
 
 
-def _record(recordings: list[bytes], arguments: argparse.Namespace) -> int:
+def _write_recording(recordings: list[bytes], arguments: argparse.Namespace) -> int:
     """Keep what was understood of a node as a recording."""
     from nodedoctor.cli import outputs
 
@@ -96,7 +96,7 @@ def _record(recordings: list[bytes], arguments: argparse.Namespace) -> int:
     return failed
 
 
-def _redacted(result: dict[str, Any], reading: Reading) -> dict[str, Any]:
+def _redact_document(result: dict[str, Any], reading: Reading) -> dict[str, Any]:
     """The document without names. Of several nodes each has its own replacements for them."""
     from nodedoctor.intake.document import of_fleet
     from nodedoctor.redact import Redaction
@@ -126,7 +126,7 @@ def _redacted(result: dict[str, Any], reading: Reading) -> dict[str, Any]:
     }
 
 
-def _rendered(result: dict[str, Any], arguments: argparse.Namespace) -> str:
+def _render_result(result: dict[str, Any], arguments: argparse.Namespace) -> str:
     from nodedoctor.intake import document, page
 
     if arguments.json:

@@ -33,11 +33,11 @@ def interfaces(pieces: Sequence[Piece]) -> str:
         ends = [*(head.start() for head in heads[1:]), len(piece.text)]
         for head, end in zip(heads, ends, strict=False):
             block = piece.text[head.end() : end]
-            links.setdefault(head[1], {}).update(_interface(head, block))
+            links.setdefault(head[1], {}).update(_interface_row(head, block))
     return json.dumps({"interfaces": links})
 
 
-def _interface(head: re.Match[str], block: str) -> dict[str, Any]:
+def _interface_row(head: re.Match[str], block: str) -> dict[str, Any]:
     flags = head[2].split(",")
     fields: dict[str, Any] = {
         "flags": hex(sum(_FLAGS.get(flag, 0) for flag in flags)),
@@ -92,12 +92,12 @@ def link_states(pieces: Sequence[Piece]) -> str:
     blocks = []
     for piece in pieces:
         match = list(_GPU_LINKS.finditer(piece.text))
-        blocks += [_links(gpu[1], gpu[2].split()) for gpu in match]
+        blocks += [_link_lines(gpu[1], gpu[2].split()) for gpu in match]
         blocks += [] if match else [piece.text]
     return "".join(blocks)
 
 
-def _links(gpu: str, states: Sequence[str]) -> str:
+def _link_lines(gpu: str, states: Sequence[str]) -> str:
     present = [(link, state) for link, state in enumerate(states) if state != "_"]
     lines = "".join(
         f"\t Link {link}: {'<active>' if state == 'U' else '<inactive>'}\n" for link, state in present

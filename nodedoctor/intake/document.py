@@ -47,8 +47,8 @@ def document(reading: Reading) -> dict[str, Any]:
         "schema": SCHEMA,
         "tool": __version__,
         "headline": headline(reading),
-        "recognised": [_recognised(item) for item in reading.recognised],
-        "unrecognised": [_unrecognised(item) for item in reading.unrecognised],
+        "recognised": [_recognised_row(item) for item in reading.recognised],
+        "unrecognised": [_unrecognised_row(item) for item in reading.unrecognised],
         "notes": list(reading.notes),
         "shows": statements(reports[0]) if len(reports) == 1 else [],
         "next": next_commands(reading),
@@ -83,7 +83,7 @@ def headline(reading: Reading) -> str:
 def _of_node(report: Report, reading: Reading) -> str:
     if led := lead(report):
         return led
-    lines, measured = statements(report)[:2], _unjudged(report)
+    lines, measured = statements(report)[:2], _unjudged_text(report)
     read = "this paste" if len(reading.recognised) == 1 else "these outputs"
     nothing_else = f"; nothing else was in {read}"
     if lines:
@@ -94,7 +94,7 @@ def _of_node(report: Report, reading: Reading) -> str:
     return f"nothing in {comma_list(kinds(reading), 3)} can be judged by itself"
 
 
-def _unjudged(report: Report) -> str:
+def _unjudged_text(report: Report) -> str:
     """What was read and has no bound without another output."""
     findings = (finding for result in report["results"] for finding in result["findings"])
     match = (
@@ -130,10 +130,12 @@ def statements(report: Report) -> list[str]:
         for finding in result["findings"]
         if finding["status"] == "pass" or (finding["status"] == "unknown" and finding.get("judged_without"))
     ]
-    return _merged(dict.fromkeys(about(finding["subject"] or "", finding["summary"]) for finding in match))
+    return _merge_summaries(
+        dict.fromkeys(about(finding["subject"] or "", finding["summary"]) for finding in match)
+    )
 
 
-def _merged(summaries: Iterable[str]) -> list[str]:
+def _merge_summaries(summaries: Iterable[str]) -> list[str]:
     """`no A in 99 lines` and `no B in 99 lines` as one statement; not of a few lines."""
     absent: dict[str, list[str]] = {}
     lines: list[str] = []
@@ -163,7 +165,7 @@ def next_commands(reading: Reading) -> list[str]:
     return [wanted[probe].tool for probe in ordered][:COMMANDS]
 
 
-def _recognised(item: Recognised) -> dict[str, Any]:
+def _recognised_row(item: Recognised) -> dict[str, Any]:
     return {
         "name": item.name,
         "line": item.line,
@@ -174,5 +176,5 @@ def _recognised(item: Recognised) -> dict[str, Any]:
     }
 
 
-def _unrecognised(item: Unrecognised) -> dict[str, Any]:
+def _unrecognised_row(item: Unrecognised) -> dict[str, Any]:
     return {"name": item.name, "line": item.line, "lines": item.lines, "first": item.first}

@@ -65,7 +65,7 @@ def node_names(files: Sequence[str]) -> dict[str, str]:
 def node_name(file: str) -> str:
     """The node that the name of a file names; "" for none, and for more than one."""
     text = _DATE.sub(lambda match: " " * len(match[0]), file)
-    runs = [name for run in _runs(text) if (name := _through_number(text, run))]
+    runs = [name for run in _word_runs(text) if (name := _through_number(text, run))]
     return runs[0] if len(runs) == 1 else ""
 
 
@@ -74,7 +74,7 @@ def _ends_with(name: str, end: str) -> bool:
     return name == end or (name.endswith(end) and not name[-len(end) - 1].isalnum())
 
 
-def _runs(text: str) -> list[list[re.Match[str]]]:
+def _word_runs(text: str) -> list[list[re.Match[str]]]:
     """Words beside each other that do not say what the file holds."""
     runs: list[list[re.Match[str]]] = [[]]
     for word in _WORD.finditer(text):

@@ -29,7 +29,7 @@ STALLED, LONGEST = 3.0, 10.0
 
 def describe_file(path: str, *, folders: bool = False) -> str:
     """What a file is and which command reads it; "" for what none does, and for what does not answer."""
-    return _in_time(lambda: _description(path) if folders or os.path.isfile(path) else "")
+    return _in_time(lambda: _describe_input(path) if folders or os.path.isfile(path) else "")
 
 
 def read_instead(path: str, *, wholly: bool = False) -> str:
@@ -50,7 +50,7 @@ def _in_time(work: Callable[[], str]) -> str:
         return ""
 
 
-def _description(path: str) -> str:
+def _describe_input(path: str) -> str:
     if hint := _of_outputs(path):
         return hint
     unit = _first_unit(path)

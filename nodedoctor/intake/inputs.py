@@ -85,7 +85,7 @@ def units(paths: Sequence[str], notes: list[str], stdin: bytes = b"", at: At = i
         if path == "-":
             yield from _of_bytes("standard input", stdin, notes)
         elif os.path.isdir(path):
-            yield from _folder(path, notes, at)
+            yield from _folder_units(path, notes, at)
         else:
             yield from _named_file(path, notes)
 
@@ -102,7 +102,7 @@ def _named_file(path: str, notes: list[str]) -> Iterator[Unit]:
     yield from _file(path, path, "", notes)
 
 
-def _folder(path: str, notes: list[str], at: At) -> Iterator[Unit]:
+def _folder_units(path: str, notes: list[str], at: At) -> Iterator[Unit]:
     """The files of a folder; one that `run` or `--record` made is one thing, and a sosreport one node."""
     count = 0
     for root, folders, files in os.walk(path):
@@ -160,7 +160,7 @@ def _file(path: str, name: str, node: str, notes: list[str]) -> Iterator[Unit]:
                 return
             file.seek(0)
             for part in archive_parts(name, _Seekable(file), UnpackBudget()):
-                yield from _part(part, name, node, path, notes)
+                yield from _part_units(part, name, node, path, notes)
     except (*BROKEN, OSError) as error:
         notes.append(f"{name}: {getattr(error, 'strerror', None) or error or 'damaged'}")
 
@@ -196,53 +196,57 @@ def _of_bytes(name: str, data: bytes, notes: list[str]) -> Iterator[Unit]:
 
     try:
         for part in archive_parts(name, io.BytesIO(data), UnpackBudget()):
-            yield from _part(part, name, "", "", notes)
+            yield from _part_units(part, name, "", "", notes)
     except BROKEN as error:
         notes.append(f"{name}: {error or 'damaged'}")
 
 
-def _part(part: ArchivePart, outer: str, node: str, path: str, notes: list[str]) -> Iterator[Unit]:
+def _part_units(part: ArchivePart, outer: str, node: str, path: str, notes: list[str]) -> Iterator[Unit]:
     """What one file, or one member of an archive, is."""
     inside = part.name != outer
     own_path = "" if inside else path
     group = f"{outer}!{part.name[len(outer) + 1 :].lstrip('./').partition('/')[0]}" if inside else ""
     if kind := document_kind(part.head):
-        yield Unit(part.name, kind, node, data=_bounded(part.read, input_files.LARGEST), path=own_path)
+        yield Unit(part.name, kind, node, data=_read_bounded(part.read, input_files.LARGEST), path=own_path)
     elif part.kind in _DUMPS:
         yield Unit(
-            part.name, "job", node, data=b"" if own_path else _bounded(part.read, LARGEST_TEXT), path=own_path
+            part.name,
+            "job",
+            node,
+            data=b"" if own_path else _read_bounded(part.read, LARGEST_TEXT),
+            path=own_path,
         )
     elif not is_text(part.head):
         if inside and part.head.strip(b"\0"):
             return
         notes.append(f"{part.name}: neither text nor an archive")
     else:
-        for unit in _text(part, node, own_path, notes):
+        for unit in _text_units(part, node, own_path, notes):
             yield replace(unit, group=group) if group and not unit.node else unit
 
 
-def _text(part: ArchivePart, node: str, path: str, notes: list[str]) -> Iterator[Unit]:
+def _text_units(part: ArchivePart, node: str, path: str, notes: list[str]) -> Iterator[Unit]:
     encoding = encoding_of(part.head)
     read = decode_stream(part.read, encoding) if encoding != "utf-8" else part.read
     head = read(1 << 16)
     if BUG_REPORT in head[:HEAD]:
         yield from bug_report_sections(part.name, head, read, Unit)
         return
-    data = head + _bounded(read, LARGEST_TEXT)
+    data = head + _read_bounded(read, LARGEST_TEXT)
     if len(data) > LARGEST_TEXT and is_kernel_log(head[:SAMPLE].decode("utf-8", "replace")):
         kernel_log = read_to_end(data, read)
         yield Unit(part.name, "text", node, kernel_log.text(), path, quiet=bool(node), is_cut=True)
         return
     text = data.decode("utf-8", "replace")
     if is_mail(text[:HEAD]):
-        yield from _mail(part.name, data, notes)
+        yield from _mail_units(part.name, data, notes)
         return
     long = len(data) > LARGEST_TEXT
     plain = path if path and part.kind == "text" and encoding == "utf-8" else ""
     yield Unit(part.name, "text", node, text, plain or (path if long else ""), quiet=bool(node))
 
 
-def _mail(name: str, data: bytes, notes: list[str]) -> Iterator[Unit]:
+def _mail_units(name: str, data: bytes, notes: list[str]) -> Iterator[Unit]:
     """The texts and attachments of a mail."""
     import email
 
@@ -255,7 +259,7 @@ def _mail(name: str, data: bytes, notes: list[str]) -> Iterator[Unit]:
             yield from _of_bytes(f"{name}!{os.path.basename(filename) or f'part {number}'}", content, notes)
 
 
-def _bounded(read: Callable[[int], bytes], most: int) -> bytes:
+def _read_bounded(read: Callable[[int], bytes], most: int) -> bytes:
     """At most so many bytes of a stream."""
     data = bytearray()
     while len(data) <= most and (more := read(min(1 << 20, most + 1 - len(data)))):

@@ -109,19 +109,19 @@ def read(
     reading, pile = Reading(), _Pile()
     room = OUTPUTS_AT_MOST
     for unit in units(paths, reading.notes, stdin, at):
-        room -= _sort(unit, pile, reading, room)
+        room -= _sort_unit(unit, pile, reading, room)
     _close_bundles(pile, reading)
     for name, items in by_owner(pile.outputs, reading.notes).items():
         outputs = readable(items)
-        _recognise(outputs, reading)
+        _add_recognised(outputs, reading)
         if any(item.piece.shape.probe for item in outputs):
             bundle = outputs[0].bundle if name.startswith("bundle ") else ""
-            reading.nodes.append(_judge(snapshot_of(outputs, _plain_name(bundle)), redact, record))
+            reading.nodes.append(_judge_node(snapshot_of(outputs, _plain_name(bundle)), redact, record))
     for unit in pile.recordings:
         reading.recognised.append(Recognised(unit.name, None, "a recorded node"))
-        reading.nodes.append(_replay(unit.path, redact, record))
+        reading.nodes.append(_replay_node(unit.path, redact, record))
     for unit in pile.reports:
-        if (report := _saved(unit)) is not None:
+        if (report := _load_report(unit)) is not None:
             reading.recognised.append(Recognised(unit.name, None, "a saved report of a node"))
             reading.nodes.append(Node(str(report["node"].get("hostname") or unit.name), report))
         else:
@@ -136,7 +136,7 @@ def _plain_name(bundle: str) -> str:
     return os.path.basename(bundle.rstrip("/").rpartition("!")[2])
 
 
-def _sort(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
+def _sort_unit(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
     """Put one text or document where it belongs; returns the bytes that are kept of it."""
     if unit.kind == "recording":
         pile.recordings.append(unit)
@@ -154,7 +154,7 @@ def _sort(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
 
 
 def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
-    parts = _parts(unit)
+    parts = _unit_parts(unit)
     size = sum(len(piece.text) for piece in parts.pieces)
     if size > room:
         reading.notes.append(
@@ -169,13 +169,13 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
         pile.groups.add(unit.group)
     if unit.quiet:
         if not parts.pieces:
-            _leave(unit, parts.rest, reading)
+            _add_unrecognised(unit, parts.rest, reading)
     elif parts.rest:
         pile.logs.append((unit, list(parts.rest), bool(parts.pieces)))
     return size
 
 
-def _parts(unit: Unit) -> Parts:
+def _unit_parts(unit: Unit) -> Parts:
     """The outputs in a text. In a long one that begins as a job's log none is looked for further on."""
     if unit.quiet:
         return outputs_in(unit.text, is_cut=unit.is_cut)
@@ -187,7 +187,7 @@ def _parts(unit: Unit) -> Parts:
     return split(unit.text) if begins.pieces else begins
 
 
-def _leave(unit: Unit, rest: Sequence[tuple[int, str]], reading: Reading) -> None:
+def _add_unrecognised(unit: Unit, rest: Sequence[tuple[int, str]], reading: Reading) -> None:
     """Lines of a bundle that are no output."""
     if rest:
         line, first = rest[0]
@@ -204,11 +204,11 @@ def _close_bundles(pile: _Pile, reading: Reading) -> None:
     quiet = [entry for entry in pile.logs if entry[0].group and entry[0].group in pile.groups]
     for unit, rest, mixed in quiet:
         if not mixed:
-            _leave(unit, rest, reading)
+            _add_unrecognised(unit, rest, reading)
     pile.logs[:] = [entry for entry in pile.logs if entry not in quiet]
 
 
-def _recognise(outputs: Iterable[NodeOutput], reading: Reading) -> None:
+def _add_recognised(outputs: Iterable[NodeOutput], reading: Reading) -> None:
     for item in outputs:
         piece = item.piece
         reading.recognised.append(
@@ -218,7 +218,7 @@ def _recognise(outputs: Iterable[NodeOutput], reading: Reading) -> None:
         )
 
 
-def _judge(snapshot: Snapshot, redact: bool, record: bool) -> Node:
+def _judge_node(snapshot: Snapshot, redact: bool, record: bool) -> Node:
     """A node by those checks that something which was read could tell something to."""
     from nodedoctor.engine.plugins import discover
     from nodedoctor.engine.session import Request, Session
@@ -226,20 +226,20 @@ def _judge(snapshot: Snapshot, redact: bool, record: bool) -> Node:
     present = set(snapshot.observations)
     chosen = tuple(sorted(check.id for check in discover().checks.values() if probes_of(check) & present))
     session = Session(Request(words=chosen, snapshot=snapshot, redact=redact))
-    return _run(session, redact, record)
+    return _run_session(session, redact, record)
 
 
-def _replay(path: str, redact: bool, record: bool) -> Node:
+def _replay_node(path: str, redact: bool, record: bool) -> Node:
     from nodedoctor.engine.session import Request, Session, UsageError
 
     try:
         session = Session(Request(replay=Path(path), redact=redact))
     except UsageError as error:
         raise Unreadable(str(error)) from None
-    return _run(session, redact, record)
+    return _run_session(session, redact, record)
 
 
-def _run(session: Session, redact: bool, record: bool) -> Node:
+def _run_session(session: Session, redact: bool, record: bool) -> Node:
     diagnosis = session.diagnosis()
     report = run_sync(diagnosis.run())
     recording = session.recording(diagnosis) if record else b""
@@ -247,7 +247,7 @@ def _run(session: Session, redact: bool, record: bool) -> Node:
     return Node(str(document["node"].get("hostname") or ""), document, recording, report.observations)
 
 
-def _saved(unit: Unit) -> Report | None:
+def _load_report(unit: Unit) -> Report | None:
     try:
         document = loaded(unit.data)
     except ValueError:
@@ -267,19 +267,19 @@ def _judge_job(pile: _Pile, reading: Reading) -> None:
         names: dict[str, str] = {}
         paths = [_path_of(unit, None, folder, names) for unit in pile.jobs]
         paths += [_path_of(unit, rest if mixed else None, folder, names) for unit, rest, mixed in pile.logs]
-        verdict = _triage(paths, reading.nodes)
+        verdict = _triage_document(paths, reading.nodes)
         document = {os.path.join(folder, place): name for place, name in names.items()}
-        verdict = _renamed(verdict, document)
+        verdict = _rename_paths(verdict, document)
     is_job = bool(pile.jobs) or not _says_nothing(verdict, pile)
     if is_job:
         reading.triage = verdict
     for unit in pile.jobs:
         reading.recognised.append(Recognised(unit.name, None, "what a job left"))
     for unit, rest, mixed in pile.logs:
-        if is_job and (not mixed or _names(verdict, unit.name)):
+        if is_job and (not mixed or _has_name(verdict, unit.name)):
             reading.recognised.append(Recognised(unit.name, rest[0][0], "a job's log", "", len(rest)))
         else:
-            for line, lines, first in _runs(rest):
+            for line, lines, first in _line_runs(rest):
                 reading.unrecognised.append(Unrecognised(unit.name, line, lines, first[:QUOTED]))
 
 
@@ -292,7 +292,7 @@ def _says_nothing(verdict: Json, pile: _Pile) -> bool:
     return only_words and verdict.get("kind") == _NO_REASON and not knows
 
 
-def _runs(rest: Iterable[tuple[int, str]]) -> list[tuple[int, int, str]]:
+def _line_runs(rest: Iterable[tuple[int, str]]) -> list[tuple[int, int, str]]:
     """Lines that follow each other, blank ones between them aside: the first, how many, its text."""
     runs: list[tuple[int, int, str]] = []
     last = -9
@@ -341,7 +341,7 @@ def _path_of(unit: Unit, rest: list[tuple[int, str]] | None, folder: str, names:
     return path
 
 
-def _triage(paths: Sequence[str], nodes: Iterable[Node]) -> Json:
+def _triage_document(paths: Sequence[str], nodes: Iterable[Node]) -> Json:
     from nodedoctor.triage.job import examine_job
     from nodedoctor.triage.timeline.node_reports import faults_of_report
     from nodedoctor.triage.verdict import document
@@ -351,7 +351,7 @@ def _triage(paths: Sequence[str], nodes: Iterable[Node]) -> Json:
     return document.make_document(examined.verdict, examined.lines.line_of)
 
 
-def _renamed(value: Any, names: dict[str, str]) -> Any:
+def _rename_paths(value: Any, names: dict[str, str]) -> Any:
     """The document with the names that were given in place of those in our folder."""
     if isinstance(value, str):
         for path, name in names.items():
@@ -359,18 +359,18 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
                 value = value.replace(path, name)
         return value
     if isinstance(value, list):
-        return [_renamed(item, names) for item in value]
+        return [_rename_paths(item, names) for item in value]
     if isinstance(value, dict):
-        return {key: _renamed(item, names) for key, item in value.items()}
+        return {key: _rename_paths(item, names) for key, item in value.items()}
     return value
 
 
-def _names(value: Any, name: str) -> bool:
+def _has_name(value: Any, name: str) -> bool:
     """Whether the document quotes something of that name."""
     if isinstance(value, str):
         return name in value
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_names(item, name) for item in items)
+    return any(_has_name(item, name) for item in items)
 
 
 def _judge_fleet(reading: Reading) -> None:
@@ -385,15 +385,15 @@ def _judge_fleet(reading: Reading) -> None:
     from nodedoctor.fleet.reports.files import Reports
 
     with tempfile.TemporaryDirectory(prefix="nodedoctor-read-") as folder:
-        names = [f"{_safe(node.name)}.json" for node in reading.nodes]
+        names = [f"{_safe_name(node.name)}.json" for node in reading.nodes]
         paths = [os.path.join(folder, str(number), name) for number, name in enumerate(names)]
         for path, node in zip(paths, reading.nodes, strict=True):
             os.mkdir(os.path.dirname(path))
             with open(path, "w", encoding="utf-8") as file:
                 file.write(report_json.render(node.report))
         gathered = asyncio.run(gather(Reports(paths), FleetRequest()))
-        reading.fleet = _renamed(cast("Json", document(gathered.fleet)), {f"{folder}/": ""})
+        reading.fleet = _rename_paths(cast("Json", document(gathered.fleet)), {f"{folder}/": ""})
 
 
-def _safe(name: str) -> str:
+def _safe_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name)[:64] or "unnamed"

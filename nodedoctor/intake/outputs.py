@@ -34,10 +34,10 @@ def readable(outputs: list[NodeOutput]) -> list[NodeOutput]:
         for item in outputs
         if item.piece.shape.needs is None or item.piece.shape.needs.search(item.piece.text)
     }
-    return [item if item.piece.shape.probe in probes else _part(item) for item in outputs]
+    return [item if item.piece.shape.probe in probes else _part_output(item) for item in outputs]
 
 
-def _part(item: NodeOutput) -> NodeOutput:
+def _part_output(item: NodeOutput) -> NodeOutput:
     shape = item.piece.shape
     part = replace(shape, probe="", what=f"lines of {shape.what}, without what they are of")
     return replace(item, piece=replace(item.piece, shape=part))
@@ -49,7 +49,7 @@ def snapshot_of(outputs: list[NodeOutput], name: str) -> Snapshot:
     for item in outputs:
         if item.piece.shape.probe:
             kinds.setdefault(item.piece.shape.probe, []).append(item.piece)
-    observations = {probe: _observation(probe, pieces) for probe, pieces in kinds.items()}
+    observations = {probe: _probe_observation(probe, pieces) for probe, pieces in kinds.items()}
     host = next((item.piece.host for item in outputs if item.piece.host), "") or name
     return Snapshot(
         observations=observations,
@@ -71,7 +71,7 @@ def counting(pieces: list[Piece]) -> list[Piece]:
     return [piece for piece in pieces if piece is newest or not piece.shape.first]
 
 
-def _observation(probe: str, pieces: list[Piece]) -> Observation:
+def _probe_observation(probe: str, pieces: list[Piece]) -> Observation:
     used = counting(pieces)
     if probe == "kernel-log":
         return _kernel_log(used)
@@ -89,7 +89,7 @@ def _observation(probe: str, pieces: list[Piece]) -> Observation:
     )
 
 
-def _stamped(record: re.Match[str]) -> str:
+def _dmesg_stamp(record: re.Match[str]) -> str:
     """The front of a line as dmesg prints it."""
     seconds, micro = divmod(int(record[1]), 1_000_000)
     return f"[{seconds:5}.{micro:06}] "
@@ -99,7 +99,7 @@ def _kernel_log(pieces: list[Piece]) -> Observation:
     """All parts of the kernel's log, without what the probe on the node would have left out."""
     log = LongText(is_kernel=True)
     for piece in pieces:
-        log.add(_RECORD.sub(_stamped, piece.text).encode("utf-8", "replace"))
+        log.add(_RECORD.sub(_dmesg_stamp, piece.text).encode("utf-8", "replace"))
     text, shortened = shorten(log.data())
     is_cut = shortened or log.is_cut or any(piece.is_cut for piece in pieces)
     argv = tuple(pieces[0].shape.tool.split())

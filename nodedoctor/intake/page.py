@@ -21,25 +21,27 @@ def render(result: Mapping[str, Any], *, width: int = 80, colour: bool = False, 
     lines = textwrap.wrap(inert(result["headline"]), width, break_long_words=False, break_on_hyphens=False)
     lines += ["", "recognised:" if result["recognised"] else "nothing was recognised"]
     most = None if verbose else ENTRIES
-    lines += _entry_lines([_recognised(item) for item in result["recognised"]], width, most)
+    lines += _entry_lines([_recognised_line(item) for item in result["recognised"]], width, most)
     if result["unrecognised"]:
         lines += ["not recognised:"]
-        lines += _entry_lines([_unrecognised(item) for item in result["unrecognised"]], width, most and FEW)
+        lines += _entry_lines(
+            [_unrecognised_line(item) for item in result["unrecognised"]], width, most and FEW
+        )
     if result["notes"]:
         lines += ["notes:", *_entry_lines(result["notes"], width, most)]
     if result["shows"]:
         lines += ["what it shows:", *_entry_lines(result["shows"], width, most)]
     if result["next"]:
         lines += ["what would decide the rest:", *(f"  $ {inert(command)}" for command in result["next"])]
-    return "\n".join(lines) + "\n" + "".join(_verdicts(result, width, colour, verbose))
+    return "\n".join(lines) + "\n" + "".join(_verdict_lines(result, width, colour, verbose))
 
 
-def _verdicts(result: Mapping[str, Any], width: int, colour: bool, verbose: bool) -> Iterator[str]:
+def _verdict_lines(result: Mapping[str, Any], width: int, colour: bool, verbose: bool) -> Iterator[str]:
     if result["report"] and (result["report"]["causes"] or verbose):
         from nodedoctor.report import brief, text
 
         render_report = text.render if verbose else brief.render
-        shown = render_report(_undated(result), width=width, colour=colour, quiet=True)
+        shown = render_report(_undated_report(result), width=width, colour=colour, quiet=True)
         first, _, rest = shown.partition("\n")
         yield "\n" + (rest if first == result["headline"] else shown)
     if result["fleet"]:
@@ -54,7 +56,7 @@ def _verdicts(result: Mapping[str, Any], width: int, colour: bool, verbose: bool
         yield "\n" + job_text.render(result["triage"], width=width, colour=colour, verbose=verbose)
 
 
-def _undated(result: Mapping[str, Any]) -> Report:
+def _undated_report(result: Mapping[str, Any]) -> Report:
     """The report; of a paste without the time at which it was read: that is not when the node was so."""
     is_pasted = any(item["line"] is not None for item in result["recognised"])
     report = cast("Report", dict(result["report"]))
@@ -71,18 +73,18 @@ def _entry_lines(entries: Sequence[str], width: int, most: int | None) -> list[s
     return [*lines, f"  and {more} more (-v or --json has them)"] if more else lines
 
 
-def _recognised(item: Mapping[str, Any]) -> str:
+def _recognised_line(item: Mapping[str, Any]) -> str:
     node = f" of {item['node']}" if item["node"] else ""
     lines = f" ({count_with_noun(item['lines'], 'line')})" if item["lines"] else ""
-    return f"{item['what']}{node}{lines}: {_place(item)}"
+    return f"{item['what']}{node}{lines}: {_place_text(item)}"
 
 
-def _unrecognised(item: Mapping[str, Any]) -> str:
+def _unrecognised_line(item: Mapping[str, Any]) -> str:
     verb = "that begins" if item["lines"] == 1 else "that begin"
-    return f"{count_with_noun(item['lines'], 'line')} {verb} with {item['first']!r}: {_place(item)}"
+    return f"{count_with_noun(item['lines'], 'line')} {verb} with {item['first']!r}: {_place_text(item)}"
 
 
-def _place(item: Mapping[str, Any]) -> str:
+def _place_text(item: Mapping[str, Any]) -> str:
     if item["line"] is None:
         return str(item["name"])
     return f"{item['name']}, line {item['line']}"

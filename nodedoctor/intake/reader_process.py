@@ -51,10 +51,10 @@ def read_in_fork(work: Callable[[At], T], stalled: float = STALLED, longest: flo
             _answer_and_end(work, theirs, place)
         os.close(theirs)
         try:
-            data = _answer(ours, pid, place, stalled, time.monotonic() + longest)
+            data = _await_answer(ours, pid, place, stalled, time.monotonic() + longest)
         finally:
             os.close(ours)
-            status = _end(pid)
+            status = _end_reader(pid)
     if not data:
         raise Crashed(f"the reader ended without an answer (exit status {status})")
     value, error = pickle.loads(data)
@@ -63,7 +63,7 @@ def read_in_fork(work: Callable[[At], T], stalled: float = STALLED, longest: flo
     return value  # type: ignore[no-any-return]
 
 
-def _answer(pipe: int, pid: int, place: mmap.mmap, stalled: float, ends: float) -> bytes:
+def _await_answer(pipe: int, pid: int, place: mmap.mmap, stalled: float, ends: float) -> bytes:
     data, busy, alive = bytearray(), -1, time.monotonic()
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
@@ -75,7 +75,7 @@ def _answer(pipe: int, pid: int, place: mmap.mmap, stalled: float, ends: float) 
             alive = time.monotonic()
         elif time.monotonic() > ends:
             raise TookTooLong("no answer in the time that was given")
-        elif (ticks := _ticks(pid)) != busy:
+        elif (ticks := _session_ticks(pid)) != busy:
             busy, alive = ticks, time.monotonic()
         elif time.monotonic() - alive > stalled:
             path = place[:_PATH].rstrip(b"\0").decode("utf-8", "replace") or "a file"
@@ -83,7 +83,7 @@ def _answer(pipe: int, pid: int, place: mmap.mmap, stalled: float, ends: float) 
             raise Stalled(f"{path}: no answer for {stalled:.0f} s ({state}): is its file system alive?")
 
 
-def _ticks(session: int) -> int:
+def _session_ticks(session: int) -> int:
     """The processor time of a reader and of what it started."""
     total = 0
     with contextlib.suppress(OSError), os.scandir("/proc") as entries:
@@ -118,7 +118,7 @@ def _answer_and_end(work: Callable[[At], object], pipe: int, place: mmap.mmap) -
         os._exit(70)
 
 
-def _end(pid: int) -> int | None:
+def _end_reader(pid: int) -> int | None:
     """End a reader and what it started; its exit status, None where it cannot be ended."""
     for _ in range(50):
         with contextlib.suppress(ChildProcessError):

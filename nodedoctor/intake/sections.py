@@ -29,7 +29,7 @@ def bug_report_sections(
     match = _HOST.search(head)
     host = match[1].decode() if match else ""
     line, section = 1, LongText()
-    for chunk, at_end in _chunks(head, read):
+    for chunk, at_end in _section_chunks(head, read):
         section.add(chunk)
         if at_end:
             yield unit(
@@ -39,7 +39,7 @@ def bug_report_sections(
             section = LongText()
 
 
-def _chunks(head: bytes, read: Callable[[int], bytes]) -> Iterator[tuple[bytes, bool]]:
+def _section_chunks(head: bytes, read: Callable[[int], bytes]) -> Iterator[tuple[bytes, bool]]:
     """Pieces of the stream, and whether each is the last of its section."""
     waiting = head
     while True:
@@ -49,7 +49,7 @@ def _chunks(head: bytes, read: Callable[[int], bytes]) -> Iterator[tuple[bytes, 
         if not end and len(waiting) > LONGEST_LINE:
             end = len(waiting)
         rest = 0
-        for start, next_line in _rules(waiting, end):
+        for start, next_line in _rule_lines(waiting, end):
             yield waiting[rest:start], True
             rest = next_line
         if end > rest or not more:
@@ -59,7 +59,7 @@ def _chunks(head: bytes, read: Callable[[int], bytes]) -> Iterator[tuple[bytes, 
             return
 
 
-def _rules(text: bytes, end: int) -> Iterator[tuple[int, int]]:
+def _rule_lines(text: bytes, end: int) -> Iterator[tuple[int, int]]:
     """Where lines of nothing but underscores begin, and where the next line does."""
     at = text.find(_RULE, 0, end)
     while at >= 0:

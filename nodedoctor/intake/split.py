@@ -95,13 +95,13 @@ _Heads = Mapping[int, _Head]
 def split(text: str, host: str = "") -> Parts:
     """The outputs in a text, in its order."""
     lines = plain_lines(text)
-    heads = _find(lines)
-    if not host and (labels := _labels(lines, heads)):
+    heads = _find_heads(lines)
+    if not host and (labels := _host_labels(lines, heads)):
         return _by_label(lines, labels)
     for _ in range(LAYERS):
         if not _strip_front(lines, heads):
             break
-        heads = _find(lines)
+        heads = _find_heads(lines)
     walk = _Walk(host)
     for number, line in enumerate(lines):
         walk.take(number, line, heads.get(number))
@@ -117,7 +117,7 @@ def plain_lines(text: str) -> list[str]:
     return [line[indent:] for line in lines] if indent else lines
 
 
-def _labels(lines: list[str], heads: _Heads) -> set[str]:
+def _host_labels(lines: list[str], heads: _Heads) -> set[str]:
     """Names of nodes in front of lines, as pdsh and clush put them, where outputs are behind them."""
     fronts = (_NODE_FRONT.fullmatch(head.front) for head in heads.values())
     match = {front["host"] for front in fronts if front}
@@ -142,7 +142,7 @@ def _by_label(lines: list[str], labels: set[str]) -> Parts:
     return Parts(tuple(pieces), tuple(sorted(rest)))
 
 
-def _find(lines: list[str]) -> dict[int, _Head]:
+def _find_heads(lines: list[str]) -> dict[int, _Head]:
     """The heads, and the lines that are recognised by themselves, each by the number of its line."""
     text = "\n".join(lines)
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
@@ -152,7 +152,7 @@ def _find(lines: list[str]) -> dict[int, _Head]:
             for match in shape.head.finditer(text):
                 heads.setdefault(bisect_right(starts, match.start()) - 1, _Head(shape, match["front"]))
         for number in _lines_with(shape.literals, text, starts):
-            if number not in heads and (head := _head(shape, text, starts, number)):
+            if number not in heads and (head := _parse_head(shape, text, starts, number)):
                 heads[number] = head
     return heads
 
@@ -184,7 +184,7 @@ def _lines_with(literals: Iterable[str], text: str, starts: list[int]) -> Iterat
             at = text.find(literal, starts[number + 1]) if number + 1 < len(starts) else -1
 
 
-def _head(shape: Shape, text: str, starts: list[int], number: int) -> _Head | None:
+def _parse_head(shape: Shape, text: str, starts: list[int], number: int) -> _Head | None:
     """The head that begins in a line with one of its literals."""
     start, end = starts[number], starts[number + 1] if number + 1 < len(starts) else len(text)
     if shape.each_line:
@@ -243,14 +243,14 @@ class _Walk:
             self._add_alone(number, line, head.shape)
         elif head is not None:
             self._begin_or_add(number, line, head)
-        elif prompt := _prompt(line):
+        elif prompt := _match_prompt(line):
             self.close()
             self._host = prompt["host"] or prompt["node"] or self._host
             self._command = prompt["command"]
         elif (heading := self._headings.node_of(line, self._command))[0]:
             self._begin_node(number, *heading)
         elif self._shape is not None:
-            self._add(number, line)
+            self._add_line(number, line)
         elif line.strip(" \t>|"):
             self.rest.append((number + 1, line))
 
@@ -273,22 +273,22 @@ class _Walk:
     def _begin_or_add(self, number: int, line: str, head: _Head) -> None:
         shape = head.shape
         if not shape.probe and self._shape is not None and _is_of(self._shape, line):
-            self._append(line)
+            self._append_line(line)
             return
         same = self._shape is not None and self._shape.probe == shape.probe and bool(shape.probe)
         if same and not shape.first and self._shape is not None and not self._shape.each_line:
-            self._append(line)
+            self._append_line(line)
             return
         errors_first = same and self._shape is not None and not self._shape.first
         if errors_first:
             self._shape = shape
-            self._append(line)
+            self._append_line(line)
             return
         self.close()
-        self._begin(number, shape)
+        self._begin_piece(number, shape)
         self._named = head.host
         self._take_back()
-        self._append(line)
+        self._append_line(line)
 
     def _take_back(self) -> None:
         """Lines right before a head that are of the output, too: a table's date, the first half of a list."""
@@ -306,21 +306,21 @@ class _Walk:
             self._lines += [line for _, line in self.rest[-back:]]
             del self.rest[-back:]
 
-    def _begin(self, number: int, shape: Shape) -> None:
+    def _begin_piece(self, number: int, shape: Shape) -> None:
         self._shape, self._first = shape, number
 
     def _add_alone(self, number: int, line: str, shape: Shape) -> None:
         if self._shape is not shape:
             if self._shape is not None and self._shape.probe in _HOLDS.get(shape.probe, ()):
-                self._append(line)
+                self._append_line(line)
                 return
             self.close()
-            self._begin(number, shape)
+            self._begin_piece(number, shape)
         if shape.probe == "kernel-log" and (match := _OF_KERNEL.search(line[:LONGEST_FRONT])):
             self._named = match["host"]
-        self._append(line)
+        self._append_line(line)
 
-    def _add(self, number: int, line: str) -> None:
+    def _add_line(self, number: int, line: str) -> None:
         assert self._shape is not None
         if not line.strip():
             if self._foreign:
@@ -328,19 +328,19 @@ class _Walk:
             else:
                 self._lines.append("")
         elif _is_of(self._shape, line):
-            self._append(line)
+            self._append_line(line)
         else:
             self._foreign.append((number, line))
             if sum(bool(item.strip()) for _, item in self._foreign) >= self._shape.foreign:
                 self.close()
 
-    def _append(self, line: str) -> None:
+    def _append_line(self, line: str) -> None:
         self._lines += [foreign for _, foreign in self._foreign]
         self._foreign = []
         self._lines.append(line)
 
 
-def _prompt(line: str) -> re.Match[str] | None:
+def _match_prompt(line: str) -> re.Match[str] | None:
     """A shell's prompt with its command; where it names no host, with one that prints outputs."""
     match = _PROMPT.match(line)
     return match if match and not (match["bare"] and not _TOOLS.match(match["command"])) else None

@@ -53,17 +53,19 @@ def by_folder(outputs: list[NodeOutput]) -> list[NodeOutput]:
     folders: dict[str, set[tuple[str, ...]]] = {}
     for item in outputs:
         if not item.bundle and item.piece.shape.first and item.piece.shape.about == "gpu":
-            folders.setdefault(item.piece.shape.probe, set()).add(_folder(item.name))
+            folders.setdefault(item.piece.shape.probe, set()).add(_folder_parts(item.name))
     twice = [folder for places in folders.values() if len(places) > 1 for folder in places]
     if not twice:
         return outputs
     above = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*twice, strict=False))]
     names: dict[str, str] = {}  # a prompt in one of its outputs names the node better than its folder
     for item in outputs:
-        if item.piece.host and not item.bundle and (own := _below(above, item)):
+        if item.piece.host and not item.bundle and (own := _folder_below(above, item)):
             names.setdefault(own, item.piece.host)
     return [
-        _with_host(item, names.get(own, own)) if _is_nameless(item) and (own := _below(above, item)) else item
+        _with_host(item, names.get(own, own))
+        if _is_nameless(item) and (own := _folder_below(above, item))
+        else item
         for item in outputs
     ]
 
@@ -73,7 +75,7 @@ def by_file_name(outputs: list[NodeOutput]) -> list[NodeOutput]:
     files: dict[tuple[str, ...], dict[str, None]] = {}
     for item in outputs:
         if _is_nameless(item):
-            files.setdefault(_folder(item.name), {})[item.name] = None
+            files.setdefault(_folder_parts(item.name), {})[item.name] = None
     names = {name: host for beside in files.values() for name, host in node_names(list(beside)).items()}
     hosts = {item.piece.host for item in outputs if item.piece.host}
     if len({*hosts, *names.values()}) < 2:
@@ -92,7 +94,7 @@ def separate(outputs: list[NodeOutput], notes: list[str]) -> list[NodeOutput]:
     files: dict[tuple[str, ...], dict[str, list[NodeOutput]]] = {}
     for item in outputs:
         if _is_nameless(item):
-            files.setdefault(_shown(item), {}).setdefault(item.name, []).append(item)
+            files.setdefault(_unique_key(item), {}).setdefault(item.name, []).append(item)
     alone = {
         name: _UUID.findall(items[0].piece.text)
         for shown, same in files.items()
@@ -114,7 +116,7 @@ def separate(outputs: list[NodeOutput], notes: list[str]) -> list[NodeOutput]:
     ]
 
 
-def _shown(item: NodeOutput) -> tuple[str, ...]:
+def _unique_key(item: NodeOutput) -> tuple[str, ...]:
     """What a node shows once: its GPUs, or the adapter that a list begins with; () for anything else."""
     shape = item.piece.shape
     if shape.each_line or not shape.probe:
@@ -151,12 +153,12 @@ def _with_host(item: NodeOutput, host: str) -> NodeOutput:
     return replace(item, piece=replace(item.piece, host=host))
 
 
-def _below(above: list[str], item: NodeOutput) -> str:
+def _folder_below(above: list[str], item: NodeOutput) -> str:
     """The folder right below one in which an output lies; "" where it lies elsewhere."""
-    folder = _folder(item.name)
+    folder = _folder_parts(item.name)
     return folder[len(above)] if len(folder) > len(above) and [*folder[: len(above)]] == above else ""
 
 
-def _folder(name: str) -> tuple[str, ...]:
+def _folder_parts(name: str) -> tuple[str, ...]:
     """The folder of a file, in an archive or not, as its parts."""
     return tuple(name.replace("!", "/").split("/")[:-1])

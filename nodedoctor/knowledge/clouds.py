@@ -50,7 +50,7 @@ _A100 = ("A100 SXM4 40GB", "A100 SXM4 80GB")
 _H100, _H200, _B200 = "H100 SXM5 80GB", "H200 SXM5 141GB", "B200 SXM6"
 
 
-def _aws(product: str, models: tuple[str, ...], devices: int) -> CloudShape:
+def _aws_shape(product: str, models: tuple[str, ...], devices: int) -> CloudShape:
     return CloudShape(
         product, "aws", models, "efa", devices, _EFA, product, plugin="aws-ofi-nccl", places=_OFI
     )
@@ -58,12 +58,12 @@ def _aws(product: str, models: tuple[str, ...], devices: int) -> CloudShape:
 
 # The EFA counts are also what `aws ec2 describe-instance-types` gives as MaximumEfaInterfaces.
 SHAPES = (
-    _aws("p4d.24xlarge", _A100, 4),
-    _aws("p4de.24xlarge", _A100, 4),
-    _aws("p5.48xlarge", (_H100,), 32),
-    _aws("p5e.48xlarge", (_H200,), 32),
-    _aws("p5en.48xlarge", (_H200,), 16),
-    _aws("p6-b200.48xlarge", (_B200,), 8),
+    _aws_shape("p4d.24xlarge", _A100, 4),
+    _aws_shape("p4de.24xlarge", _A100, 4),
+    _aws_shape("p5.48xlarge", (_H100,), 32),
+    _aws_shape("p5e.48xlarge", (_H200,), 32),
+    _aws_shape("p5en.48xlarge", (_H200,), 16),
+    _aws_shape("p6-b200.48xlarge", (_B200,), 8),
     CloudShape(
         "A3 Ultra", "gcp", (_H200,), "mlx5_core", 8, _GIB, plugin="NCCL/gIB", places=("/usr/local/gib",)
     ),
@@ -109,12 +109,12 @@ PLACES = tuple(dict.fromkeys(place for shape in SHAPES for place in (*shape.plac
 def shape_of(cloud: str, product: str, model: str, pci_ids: Sequence[str] = ()) -> CloudShape | None:
     """The kind of machine, by the name its firmware gives where the cloud has it say one; None if unknown.
 
-    Kinds that share a GPU model are told apart by their own device on the PCI bus, or by having more network
+    Kinds that share a GPU model differ by their own device on the PCI bus, or by having more network
     adapters than the others.
     """
-    known = [shape for shape in SHAPES if shape.cloud == cloud]
-    named = next((shape for shape in known if shape.product and shape.product == product), None)
-    like = [shape for shape in known if not shape.product and model in shape.models]
+    shapes = [shape for shape in SHAPES if shape.cloud == cloud]
+    by_product = next((shape for shape in shapes if shape.product and shape.product == product), None)
+    like = [shape for shape in shapes if not shape.product and model in shape.models]
     own = next((shape for shape in like if shape.marker and shape.marker in pci_ids), None)
     fewest = [shape for shape in like if not shape.nic or pci_ids.count(shape.nic) <= shape.devices]
-    return named or own or min(fewest, key=lambda shape: shape.devices, default=None)
+    return by_product or own or min(fewest, key=lambda shape: shape.devices, default=None)

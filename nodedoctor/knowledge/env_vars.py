@@ -44,7 +44,7 @@ class EnvVar:
         return self.owner == "nobody"
 
     def read_by(self, version: str) -> bool | None:
-        """Whether that version of its owner (nccl or torch) reads it; None when this cannot be told."""
+        """Whether that version of its owner (nccl or torch) reads it; None when this is not known."""
         from packaging.version import Version
 
         if self.owner not in ("nccl", "torch"):
@@ -83,22 +83,22 @@ class Prefix:
 
 
 @cache
-def _raw() -> dict[str, dict[str, Any]]:
+def _raw_variables() -> dict[str, dict[str, Any]]:
     return {raw["name"]: raw for raw in raw_rows("env_vars", "variables")}
 
 
 @cache
 def _by_upper() -> dict[str, str]:
-    return {name.upper(): name for name in _raw()}
+    return {name.upper(): name for name in _raw_variables()}
 
 
 @cache
 def _by_length() -> dict[int, list[tuple[str, frozenset[str]]]]:
     """Names with their letters, in the order of the table."""
-    found: dict[int, list[tuple[str, frozenset[str]]]] = {}
+    names: dict[int, list[tuple[str, frozenset[str]]]] = {}
     for name in _by_upper():
-        found.setdefault(len(name), []).append((name, frozenset(name)))
-    return found
+        names.setdefault(len(name), []).append((name, frozenset(name)))
+    return names
 
 
 timeout_settings = cached_rows("env_vars", "timeouts", TimeoutSetting)
@@ -118,12 +118,12 @@ def env_vars() -> tuple[EnvVar, ...]:
 
 def is_env_var(name: str) -> bool:
     """Whether the table has a variable of exactly that name, without making its row."""
-    return name in _raw()
+    return name in _raw_variables()
 
 
 def env_var(name: str) -> EnvVar | None:
     """The variable of exactly that name; None when the table does not know it."""
-    raw = _raw().get(name)
+    raw = _raw_variables().get(name)
     return typed("env_vars", raw, EnvVar) if raw else None
 
 
@@ -137,7 +137,7 @@ def suggest(name: str) -> str | None:
 
     At most one wrong letter (two in names of twelve letters and more), or other letter case.
     """
-    if name in _raw():
+    if name in _raw_variables():
         return None
     same = _by_upper().get(name.upper())
     return same or _closest(name.upper())
@@ -159,18 +159,18 @@ def _closest(name: str) -> str | None:
 
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(name)
-    found = []
+    scored = []
     for candidate in likely:
         matcher.set_seq1(candidate)
         # quick_ratio() is an upper bound and cheap; it leaves a handful for ratio().
         bound = _misplaced(matcher.quick_ratio(), candidate, name)
         if bound <= allowed:
-            found.append((_misplaced(matcher.ratio(), candidate, name), candidate))
-    misplaced, closest = min(found, default=(allowed + 1, ""))
+            scored.append((_misplaced(matcher.ratio(), candidate, name), candidate))
+    misplaced, closest = min(scored, default=(allowed + 1, ""))
     return _by_upper()[closest] if misplaced <= allowed else None
 
 
-def _misplaced(ratio: float, one: str, other: str) -> int:
+def _misplaced(ratio: float, first: str, second: str) -> int:
     """Letters out of place: a ratio is twice the matching letters, divided by all letters of both names."""
-    total = len(one) + len(other)
+    total = len(first) + len(second)
     return (total + 1) // 2 - round(ratio * total / 2)

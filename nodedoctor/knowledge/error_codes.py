@@ -36,7 +36,7 @@ from nodedoctor.model import Fix
 from nodedoctor.record import record, replace
 
 Weight = Literal["fail", "warn", "unseen", "quiet"]
-"""How bad it is when one value of a GPU that works otherwise is answered so: broken, sick, not told to us, or
+"""How bad it is when one value of a GPU that works otherwise is answered so: broken, sick, hidden from us, or
 no trouble, because this GPU or driver has no such value."""
 
 NVML_H = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"
@@ -69,7 +69,7 @@ class ErrorCode:
     source: str = NVML_H
 
     def fix_here(self, container: bool | None, index: int | None = None) -> Fix:
-        """The fix for where we stand, if that is known; it resets the GPU of that index, and none without."""
+        """The fix for where we run, if that is known; it resets the GPU of that index, and none without."""
         fix = (self.anywhere if container is None else self.in_container if container else None) or self.fix
         if fix.action != "reset-gpu" or index is None:
             return fix

@@ -42,8 +42,8 @@ def gate_row(id: str, action: str = "") -> GateRow | None:
     """The row of a finding: one for its action before others, then the longest id. None for a plug-in's."""
     check = id.partition("@")[0]
     fitting = (row for row in _of_check(check) if row.action in ("", action))
-    found = (row for row in fitting if row.id == check or fnmatchcase(id, row.id))
-    return max(found, key=lambda row: (bool(row.action), len(row.id)), default=None)
+    rows = (row for row in fitting if row.id == check or fnmatchcase(id, row.id))
+    return max(rows, key=lambda row: (bool(row.action), len(row.id)), default=None)
 
 
 def schedulable(id: str, status: Status, action: str = "") -> Schedulable:
@@ -71,9 +71,9 @@ def is_harmless(id: str) -> bool:
     return row is not None and row.harmless
 
 
-def worst(found: Iterator[Schedulable]) -> Schedulable:
+def worst(answers: Iterator[Schedulable]) -> Schedulable:
     """The strictest of several answers."""
-    return min(found, key=_WORST.index, default="yes")
+    return min(answers, key=_WORST.index, default="yes")
 
 
 def may_refuse(check: str) -> bool:

@@ -143,5 +143,5 @@ def is_nvswitch(pci_id: str) -> bool:
 
 
 def _device_id(pci_id: str) -> str:
-    found = _HEX.match(pci_id.strip().lower().removeprefix("10de:"))
-    return found.group(1).lower() if found else ""
+    match = _HEX.match(pci_id.strip().lower().removeprefix("10de:"))
+    return match.group(1).lower() if match else ""

@@ -106,12 +106,12 @@ def rate(gen: str) -> Rate | None:
 
 def port_state(word: str) -> PortState | None:
     """A logical state by the word sysfs or ibstat uses for it (`ACTIVE`, `Initializing`)."""
-    return _state(port_states(), word)
+    return _port_state(port_states(), word)
 
 
 def phys_state(word: str) -> PortState | None:
     """A physical state by the word sysfs or ibstat uses for it (`LinkUp`, `Polling`)."""
-    return _state(phys_states(), word)
+    return _port_state(phys_states(), word)
 
 
 def counter(name: str) -> Counter | None:
@@ -125,7 +125,7 @@ def adapter(name: str) -> Adapter | None:
     return next((row for row in adapters() if plain in (row.pci_id, row.hca_type.lower())), None)
 
 
-def _state(states: tuple[PortState, ...], word: str) -> PortState | None:
+def _port_state(states: tuple[PortState, ...], word: str) -> PortState | None:
     plain = word.strip().lower().replace(" ", "")
     words = ((row, (row.sysfs.lower().replace(" ", ""), row.ibstat.lower())) for row in states)
-    return next((row for row, known in words if plain and plain in known), None)
+    return next((row for row, spellings in words if plain and plain in spellings), None)

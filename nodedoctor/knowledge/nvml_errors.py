@@ -1,4 +1,4 @@
-"""What to do about the errors of NVIDIA's driver; the codes and their meanings stand in error_codes.py."""
+"""What to do about the errors of NVIDIA's driver; the codes and their meanings are in error_codes.py."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _TICKET = (
 _answers_fix = partial(Fix, verify=VERIFY)
 """A repair after which the driver answers."""
 
-_HELD = "upgrades of driver and kernel, until they are unlocked again"
+_UPGRADES = "upgrades of driver and kernel, until they are unlocked again"
 HOLD_PACKAGES = (
     repair(
         "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' '*nvidia*' 'linux-image-*' 'linux-headers-*' "
         "'linux-modules-*' 'linux-generic*' 'linux-aws*' 'linux-azure*' 'linux-gcp*' 'linux-oracle*' "
         "'linux-nvidia*' 2>/dev/null | awk '/^ii/ {print $2}' | xargs -r sudo apt-mark hold",
         when="this is Debian or Ubuntu",
-        disturbs=_HELD,
+        disturbs=_UPGRADES,
     ),
     repair(
         "rpm -qa --qf '%{NAME}\\n' '*nvidia*' kernel 'kernel-core' 'kernel-devel*' 'kernel-modules*' "
         "| sort -u | xargs -r sudo dnf versionlock add",
         when="this is a Red Hat system or Amazon Linux (with python3-dnf-plugin-versionlock)",
-        disturbs=_HELD,
+        disturbs=_UPGRADES,
     ),
     repair(
         "rpm -qa --qf '%{NAME}\\n' '*nvidia*' 'kernel-default*' 'kernel-macros' 'kernel-devel*' "
         "| sort -u | xargs -r sudo zypper addlock",
         when="this is SUSE",
-        disturbs=_HELD,
+        disturbs=_UPGRADES,
     ),
 )
 """Only what is installed, and with the kernel: Ubuntu has one module package per kernel

@@ -1,7 +1,7 @@
 """Whose move it is: from what was found and its fix to an owner and an action.
 
-The rows are our choice, after who can do what on a training node: whoever runs a job sets its environment,
-packages and limits; an administrator has root on the node; broken hardware is for whoever owns the hardware.
+The rows are our choice, after who can do what on a training node: the user of a job sets its environment,
+packages and limits; an administrator has root on the node; broken hardware is for the owner of the hardware.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OWNERS: Mapping[str, tuple[str, str]] = {
 """The word for each owner, and its word in a list. NODE, CONFIG and CODE are what triage's document says."""
 
 _HARMLESS = str.maketrans('"`\\', "''/")
-_SAID: Mapping[Move, str] = {
+_MOVE_WORDS: Mapping[Move, str] = {
     "none": "",
     "fix-config": "fix the configuration",
     "restart-service": "restart the service",
@@ -110,7 +110,7 @@ def action_words(action: str, owner: str = "", subjects: Sequence[str] = ()) -> 
         return "restart the job"
     if action == "investigate" and owner == "provider" and len(subjects) == 1 and _is_port(subjects[0]):
         return "check cable and switch port"
-    return next((words for move, words in _SAID.items() if move == action), "")
+    return next((words for move, words in _MOVE_WORDS.items() if move == action), "")
 
 
 def carries_out(action: str, command: str) -> bool:

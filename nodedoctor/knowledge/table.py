@@ -24,13 +24,13 @@ def load(table: str) -> Mapping[str, Any]:
 
 
 def raw_rows(table: str, section: str) -> list[dict[str, Any]]:
-    """The rows of one section as they stand in the file."""
-    found: list[dict[str, Any]] = load(table)[section]
-    return found
+    """The rows of one section as the file has them."""
+    entries: list[dict[str, Any]] = load(table)[section]
+    return entries
 
 
 def rows(table: str, section: str, row_type: type[Row]) -> tuple[Row, ...]:
-    """The rows of one section as frozen rows; callers keep them, this builds them anew."""
+    """The rows of one section as frozen rows; callers keep them, this builds them at each call."""
     return tuple(typed(table, raw, row_type) for raw in raw_rows(table, section))
 
 
@@ -40,20 +40,20 @@ def cached_rows(table: str, section: str, row_type: type[Row]) -> Callable[[], t
 
 
 def typed(table: str, raw: Mapping[str, Any], row_type: type[Row]) -> Row:
-    """One row as its dataclass: lists become tuples, source keys become what they stand for."""
-    kept = field_names(row_type)
-    values = {key: _frozen(value) for key, value in raw.items() if key in kept or key not in FOR_EDITORS}
-    if "source" in kept:
+    """One row as its dataclass: lists become tuples, source keys become what they name."""
+    fields = field_names(row_type)
+    values = {key: _as_tuples(value) for key, value in raw.items() if key in fields or key not in FOR_EDITORS}
+    if "source" in fields:
         values["source"] = source_text(table, raw["source"])
     return row_type(**values)
 
 
 def source_text(table: str, source: str | list[str]) -> str:
     """Where a row comes from, in words: keys of the file's `sources` are replaced by what they name."""
-    known: Mapping[str, str] = load(table).get("sources", {})
+    sources: Mapping[str, str] = load(table).get("sources", {})
     keys = [source] if isinstance(source, str) else source
-    return "; ".join(known.get(key, key) for key in keys)
+    return "; ".join(sources.get(key, key) for key in keys)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+def _as_tuples(value: Any) -> Any:
+    return tuple(_as_tuples(item) for item in value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""On what real hardware a check was seen: the outputs it has judged, and judged rightly."""
+"""On what real hardware a check was seen: the outputs it has judged, and judged correctly."""
 
 from __future__ import annotations
 

@@ -215,11 +215,11 @@ def nvlink5(xid: int, first_word: int, error_status: int, branch: int, unit: str
     newer = branch >= RELABELLED_BRANCH
     for second in (newer, not newer) if unit else (newer,):
         for row in fitting:
-            if _matches(row.pattern_v2 if second else row.pattern_v1, first_word):
+            if _matches_word(row.pattern_v2 if second else row.pattern_v1, first_word):
                 return row
     exact = [row for row in fitting if unit and row.unit == unit and row.error_statuses]
     return exact[0] if len({row.bucket for row in exact}) == 1 else None
 
 
-def _matches(pattern: str, word: int) -> bool:
+def _matches_word(pattern: str, word: int) -> bool:
     return all(want in ("-", bit) for want, bit in zip(pattern, f"{word:032b}", strict=True))

@@ -23,13 +23,13 @@ _ADDRESSES = (look("ip -brief address"),)
 def judge_devices(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     """Names of adapters against sysfs, of interfaces against this network namespace, numbers of GPUs."""
     if setting.name in _INTERFACES and node.interfaces is not None:
-        yield from _interfaces(setting, node.interfaces)
+        yield from _interface_remarks(setting, node.interfaces)
     elif setting.name == "NCCL_IB_HCA" and node.hcas is not None:
-        yield from _adapters(setting, node.hcas)
+        yield from _adapter_remarks(setting, node.hcas)
     elif setting.name == "UCX_NET_DEVICES" and node.hcas is not None and node.interfaces is not None:
-        yield from _ucx(setting, node.hcas, node.interfaces)
+        yield from _ucx_remarks(setting, node.hcas, node.interfaces)
     elif setting.name == "CUDA_VISIBLE_DEVICES" and HERE in setting.places:
-        yield from _gpus(setting.value, node.gpu_count)
+        yield from _gpu_remarks(setting.value, node.gpu_count)
 
 
 def unseen_devices(settings: Settings, node: NodeContext) -> Iterator[tuple[str, str]]:
@@ -45,14 +45,14 @@ def unseen_devices(settings: Settings, node: NodeContext) -> Iterator[tuple[str,
             yield setting.name, "GPUs"
 
 
-def _interfaces(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
+def _interface_remarks(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
     """Prefixes, `=` for whole names, `^` for all but these (NVIDIA/nccl, docs/env); gloo: whole names."""
     nccl = setting.name == "NCCL_SOCKET_IFNAME"
     value = setting.value.strip()
     if nccl and value.startswith("^"):
         return
-    exact, words = not nccl or value.startswith("="), _words(value.lstrip("="))
-    missing = [word for word in words if not any(_hit(word, name, exact) for name in there)]
+    exact, words = not nccl or value.startswith("="), _split_words(value.lstrip("="))
+    missing = [word for word in words if not any(_is_match(word, name, exact) for name in there)]
     if not missing:
         return
     rest = [name for name in there if name != "lo"]
@@ -68,12 +68,12 @@ def _interfaces(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
         yield Remark("note", text)
 
 
-def _adapters(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
+def _adapter_remarks(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
     value = setting.value.strip()
     if value.startswith("^"):
         return
     exact = value.startswith("=")
-    words = _words(value.lstrip("="))
+    words = _split_words(value.lstrip("="))
     missing = [word for word in words if not any(_is_port(word, port, exact) for port in there)]
     if not missing:
         return
@@ -94,11 +94,11 @@ def _adapters(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
         yield Remark("warn", text, fix, (look("ls /sys/class/infiniband"),), NCCL_ENV)
 
 
-def _ucx(setting: Setting, ports: tuple[str, ...], interfaces: tuple[str, ...]) -> Iterator[Remark]:
+def _ucx_remarks(setting: Setting, ports: tuple[str, ...], interfaces: tuple[str, ...]) -> Iterator[Remark]:
     """UCX_NET_DEVICES names ports (mlx5_0:1) and interfaces (eth0); `all` and `^` need nothing."""
     if setting.value.startswith("^") or setting.value.strip() == "all":
         return
-    words = [word for word in _words(setting.value) if not re.search(r"[*?\[]", word)]
+    words = [word for word in _split_words(setting.value) if not re.search(r"[*?\[]", word)]
     missing = [
         word for word in words if word not in interfaces and not any(_is_port(word, p, True) for p in ports)
     ]
@@ -107,12 +107,12 @@ def _ucx(setting: Setting, ports: tuple[str, ...], interfaces: tuple[str, ...]) 
         yield Remark("warn", text, "Set it to an existing device, or unset it.")
 
 
-def _gpus(value: str, count: int | None) -> Iterator[Remark]:
+def _gpu_remarks(value: str, count: int | None) -> Iterator[Remark]:
     """CUDA stops reading at the first number that names nothing, and sees none when one is given twice.
 
     CUDA C++ Programming Guide, CUDA Environment Variables.
     """
-    words = _words(value)
+    words = _split_words(value)
     if any(words.count(word) > 1 for word in words):
         yield Remark(
             "fail", f"{value} contains a GPU twice: CUDA then sees no GPU at all", "List each GPU once."
@@ -120,19 +120,19 @@ def _gpus(value: str, count: int | None) -> Iterator[Remark]:
         return
     beyond = [word for word in words if word.isdecimal() and count is not None and int(word[:9]) >= count]
     if beyond and count:
-        left = words.index(beyond[0])
+        visible = words.index(beyond[0])
         text = (
             f"GPU {beyond[0]} does not exist ({count_with_noun(count, 'GPU')} here): CUDA sees only the "
-            f"{left} before it"
+            f"{visible} before it"
         )
         yield Remark("fail", text, f"Use GPUs 0 to {count - 1}.")
 
 
-def _words(value: str) -> list[str]:
+def _split_words(value: str) -> list[str]:
     return [word.strip() for word in value.split(",") if word.strip()]
 
 
-def _hit(word: str, name: str, exact: bool) -> bool:
+def _is_match(word: str, name: str, exact: bool) -> bool:
     return name == word if exact else name.startswith(word)
 
 
@@ -140,4 +140,4 @@ def _is_port(word: str, port: str, exact: bool) -> bool:
     """Whether `mlx5_0:1` means the port `mlx5_0/1`; without `=` a name is a prefix."""
     name, _, number = word.partition(":")
     device, _, own = port.partition("/")
-    return _hit(name, device, exact) and (not number or number == own)
+    return _is_match(name, device, exact) and (not number or number == own)

@@ -26,7 +26,7 @@ _SWITCHES = (
     "TORCH_NCCL_ENABLE_TIMING",
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
 )
-"""On is for diagnosis; what each costs stands in the table."""
+"""On is for diagnosis; what each costs is in the table."""
 
 _DESYNC = ("TORCH_NCCL_DESYNC_DEBUG", "NCCL_DESYNC_DEBUG")
 _DUMPS = ("TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_FR_DUMP_ON_TIMEOUT")
@@ -48,23 +48,23 @@ def judge_habit(setting: Setting, node: NodeContext) -> Iterator[Remark]:
         return
     value = setting.value.strip()
     if setting.name == "NCCL_P2P_DISABLE" and switched_on(value):
-        yield _p2p(row, node)
+        yield _p2p_remark(row, node)
     elif (setting.name == "NCCL_IB_DISABLE" and switched_on(value)) or _by_sockets(setting):
-        yield _ib(row, node)
+        yield _ib_remark(row, node)
     elif setting.name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") and value == "0":
         yield Remark(
-            "warn", "with 0 a hung collective is never aborted: the job hangs forever", *_remove(row)
+            "warn", "with 0 a hung collective is never aborted: the job hangs forever", *_removal_fix(row)
         )
     elif setting.name == "TORCH_NCCL_ENABLE_MONITORING" and switched_off(value):
         yield Remark("note", "a stuck watchdog is not aborted; the collective timeout still works")
     elif setting.name == "NCCL_DEBUG_SUBSYS":
-        yield from _chatty(value, node)
+        yield from _chatty_remarks(value, node)
     elif setting.name in _DESYNC and any(switched_on(node.shell.get(name, "0")) for name in _DUMPS):
         yield Remark("note", f"for the next hang: {_make_remark(row)}")
     elif (setting.name in _SWITCHES and switched_on(value)) or value.upper() in _OTHER_WORDS.get(
         setting.name, ()
     ):
-        yield Remark("warn", f"debug setting left on: {_make_remark(row)}", *_remove(row))
+        yield Remark("warn", f"debug setting left on: {_make_remark(row)}", *_removal_fix(row))
     elif setting.name in _WEIGHTY:
         yield Remark("note", _make_remark(row))
 
@@ -73,7 +73,7 @@ def _by_sockets(setting: Setting) -> bool:
     return setting.name == "NCCL_NET" and setting.value.strip().lower() == "socket"
 
 
-def _p2p(row: EnvVar, node: NodeContext) -> Remark:
+def _p2p_remark(row: EnvVar, node: NodeContext) -> Remark:
     if node.nvlink is False or (node.consumer and not node.nvlink):
         return Remark("note", "1 disables direct GPU-GPU traffic; without NVLink here that costs less")
     where = "NVLink" if node.nvlink else "NVLink, if there is any,"
@@ -88,7 +88,7 @@ def _p2p(row: EnvVar, node: NodeContext) -> Remark:
     )
 
 
-def _ib(row: EnvVar, node: NodeContext) -> Remark:
+def _ib_remark(row: EnvVar, node: NodeContext) -> Remark:
     if node.active_rdma is False:
         return Remark("note", "traffic between nodes uses TCP sockets (no active RDMA port here)")
     if node.active_rdma is None and node.consumer:
@@ -100,7 +100,7 @@ def _ib(row: EnvVar, node: NodeContext) -> Remark:
     )
 
 
-def _chatty(value: str, node: NodeContext) -> Iterator[Remark]:
+def _chatty_remarks(value: str, node: NodeContext) -> Iterator[Remark]:
     level = (node.settings.value("NCCL_DEBUG") or "").upper()
     parts = {part.strip().upper() for part in value.split(",")}
     if level in ("INFO", "TRACE") and parts & {"ALL", "COLL", "CALL"}:
@@ -108,7 +108,7 @@ def _chatty(value: str, node: NodeContext) -> Iterator[Remark]:
         yield Remark("warn", text, "Set NCCL_DEBUG_SUBSYS=INIT,ENV,NET, or unset it.")
 
 
-def _remove(row: EnvVar) -> tuple[str, tuple[Step, ...]]:
+def _removal_fix(row: EnvVar) -> tuple[str, tuple[Step, ...]]:
     return "Remove it from the job's environment.", (repair("unset {}", row.name),)
 
 

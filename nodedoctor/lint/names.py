@@ -23,26 +23,26 @@ _FRAMEWORKS = ("transformers", "accelerate", "DeepSpeed", "Ray Train", "SkyRL", 
 
 
 def judge_name(setting: Setting, node: NodeContext) -> Iterator[Remark]:
-    """Unknown, read by nobody, of another library, not of these versions, renamed."""
+    """Unknown, read by nothing, of another library, not of these versions, renamed."""
     row = env_var(setting.name)
     if row is None:
-        yield from _unknown(setting, node)
+        yield from _unknown_remarks(setting, node)
     elif row.phantom:
-        yield _phantom(setting, row)
+        yield _phantom_remark(setting, row)
     elif row.owner == "rccl" and not node.rocm and node.torch:
         yield Remark("warn", "only AMD's RCCL reads it, but this torch is for NVIDIA", "Remove it.")
     else:
-        yield from _versions(setting, row, node)
+        yield from _version_remarks(setting, row, node)
 
 
-def _unknown(setting: Setting, node: NodeContext) -> Iterator[Remark]:
-    meant, kin = suggest(setting.name), family(setting.name)
-    if meant:
+def _unknown_remarks(setting: Setting, node: NodeContext) -> Iterator[Remark]:
+    suggestion, kin = suggest(setting.name), family(setting.name)
+    if suggestion:
         yield Remark(
             "warn",
-            f"unknown variable, probably {meant} was intended. As it is written, nothing reads it",
-            f"Set {meant}={setting.value}.",
-            (repair("unset {}", setting.name), repair("export {}={}", meant, setting.value)),
+            f"unknown variable, probably {suggestion} was intended. As it is written, nothing reads it",
+            f"Set {suggestion}={setting.value}.",
+            (repair("unset {}", setting.name), repair("export {}={}", suggestion, setting.value)),
         )
     elif kin is None or not kin.complete or _OF_BUILDS.fullmatch(setting.name):
         return  # a family of which not all names are known, or what build scripts read
@@ -68,16 +68,16 @@ def _foreign_plugin(node: NodeContext) -> str:
     return next((value for value in values if value and value.lower() != "none"), "")
 
 
-def _phantom(setting: Setting, row: EnvVar) -> Remark:
+def _phantom_remark(setting: Setting, row: EnvVar) -> Remark:
     """Widespread advice about settings that no program has."""
     fix = f"Remove it; set {row.instead}." if row.instead else "Remove it."
     if "timeout" in row.instead:
-        known = {found.framework: found.setting for found in timeout_settings()}
-        fix += " " + "; ".join(f"{name}: {known[name]}" for name in _FRAMEWORKS if name in known) + "."
+        settings = {timeout.framework: timeout.setting for timeout in timeout_settings()}
+        fix += " " + "; ".join(f"{name}: {settings[name]}" for name in _FRAMEWORKS if name in settings) + "."
     return Remark("warn", row.effect, fix, (repair("unset {}", setting.name),))
 
 
-def _versions(setting: Setting, row: EnvVar, node: NodeContext) -> Iterator[Remark]:
+def _version_remarks(setting: Setting, row: EnvVar, node: NodeContext) -> Iterator[Remark]:
     version = node.version(row.owner)
     if unread_by_nccl2(row.name, node):
         text = f"{node.named('torch')}'s default backend (nccl2) does not read it"
@@ -87,7 +87,7 @@ def _versions(setting: Setting, row: EnvVar, node: NodeContext) -> Iterator[Rema
         if not _beside_its_former_name(setting, row, node):
             yield _not_of_this_version(setting, row, node)
     elif row.renamed_to:
-        yield from _renamed(setting, row, node, version)
+        yield from _renamed_remarks(setting, row, node, version)
 
 
 def unread_by_nccl2(name: str, node: NodeContext) -> bool:
@@ -103,31 +103,31 @@ def unread_by_nccl2(name: str, node: NodeContext) -> bool:
 
 def _not_of_this_version(setting: Setting, row: EnvVar, node: NodeContext) -> Remark:
     too_old = bool(row.since) and numbers(node.version(row.owner)) < numbers(row.since)
-    other = _former(row, node) if too_old else row.renamed_to
+    alias = _former_name(row, node) if too_old else row.renamed_to
     text = f"{node.named(row.owner)} does not read it: " + (
         f"it came with {row.since}" if too_old else f"{row.until} was the last that did"
     )
-    if not other:
+    if not alias:
         return Remark("warn", text, "Remove it." if not too_old else "It has no effect here.")
-    what = f"{text}; {'before that it was' if too_old else 'it is now'} {other}"
-    command = repair("export {}={}", other, setting.value)
-    return Remark("warn", what, f"Set {other} instead.", (repair("unset {}", setting.name), command))
+    what = f"{text}; {'before that it was' if too_old else 'it is now'} {alias}"
+    command = repair("export {}={}", alias, setting.value)
+    return Remark("warn", what, f"Set {alias} instead.", (repair("unset {}", setting.name), command))
 
 
 def _beside_its_former_name(setting: Setting, row: EnvVar, node: NodeContext) -> bool:
     """Old and new name set alike are for whatever version comes: what this one does not read does no harm."""
-    former = _former(row, node)
+    former = _former_name(row, node)
     return bool(former) and node.settings.value(former) == setting.value
 
 
-def _former(row: EnvVar, node: NodeContext) -> str:
+def _former_name(row: EnvVar, node: NodeContext) -> str:
     """The name that this older version reads."""
     version = node.version(row.owner)
-    old = (other for other in env_vars() if other.renamed_to == row.name and other.read_by(version))
-    return next((other.name for other in old), "")
+    old = (entry for entry in env_vars() if entry.renamed_to == row.name and entry.read_by(version))
+    return next((entry.name for entry in old), "")
 
 
-def _renamed(setting: Setting, row: EnvVar, node: NodeContext, version: str) -> Iterator[Remark]:
+def _renamed_remarks(setting: Setting, row: EnvVar, node: NodeContext, version: str) -> Iterator[Remark]:
     """Old names that are still read: the new one wins where both are set; both alike is for old and new."""
     if node.settings.value(row.renamed_to) == setting.value:
         return
@@ -139,7 +139,7 @@ def _renamed(setting: Setting, row: EnvVar, node: NodeContext, version: str) -> 
     elif not since or numbers(version) >= numbers(since):
         if _is_needed(row, version):
             return
-        # The allocator's old name stands in most job scripts and means the same: worth a note only.
+        # The allocator's old name is in most job scripts and means the same: worth a note only.
         level: str = "note" if setting.name.startswith("PYTORCH_") else "warn"
         text = f"{node.named(row.owner)} calls it {row.renamed_to}" + (f" (since {since})" if since else "")
         command = repair("export {}={}", row.renamed_to, setting.value)

@@ -32,7 +32,7 @@ class Remark:
 
 @record
 class NodeContext:
-    """What rules may depend on; None stands for what could not be seen.
+    """What rules may depend on; None is what could not be seen.
 
     `nccl` and `torch` are versions, "" when not known. `hcas` are RDMA devices with their ports
     (mlx5_0/1), `active_rdma` whether one of them carries data, `consumer` whether all GPUs are cards of
@@ -58,8 +58,8 @@ class NodeContext:
 
     def version(self, owner: str) -> str:
         """The version of a library, without what names its build."""
-        known = {"nccl": self.nccl, "torch": self.torch}.get(owner, "")
-        return ".".join(str(part) for part in numbers(known))
+        full_version = {"nccl": self.nccl, "torch": self.torch}.get(owner, "")
+        return ".".join(str(part) for part in numbers(full_version))
 
     def named(self, owner: str) -> str:
         """A library with its version, as a sentence has it."""

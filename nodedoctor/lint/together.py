@@ -63,12 +63,12 @@ _NOT_OURS = ("TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TORCH_CUDA_ARCH_LIST", "NCCL
 
 def judge_together(node: NodeContext) -> Iterator[Pair]:
     """(variable, remark) for everything that takes more than one value to see."""
-    seen: set[tuple[str, str]] = set()
+    remarks: set[tuple[str, str]] = set()
     for _, variables in node.settings.environments():
         for rule in _RULES:
             for name, remark in rule(variables, node):
-                if (name, remark.text) not in seen:
-                    seen.add((name, remark.text))
+                if (name, remark.text) not in remarks:
+                    remarks.add((name, remark.text))
                     yield name, remark
     yield from _between_ranks(node.settings)
     yield from _never_arrived(node.settings)
@@ -104,7 +104,7 @@ def _p2p_off(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
         yield "NCCL_P2P_LEVEL", Remark("warn", text, "Keep one of them; NVL allows only NVLink.")
 
 
-def _algorithms(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
+def _algorithm_pairs(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     wanted = {word.strip().upper() for word in variables.get("NCCL_ALGO", "").split(",")}
     nvls = {word for word in wanted if word.startswith("NVLS")}
     if nvls and wanted <= nvls and switched_off(variables.get("NCCL_NVLS_ENABLE", "2")):
@@ -147,11 +147,11 @@ def _empty_dumps(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pa
 
 def _short_ring(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     """A flight recorder of a few entries holds nothing to compare: ranks are many collectives apart."""
-    name = next((one for one in _RINGS if variables.get(one, "")), "")
+    name = next((ring for ring in _RINGS if variables.get(ring, "")), "")
     size = variables.get(name, "").strip()
     if size.isdecimal() and 0 < int(size[:9]) < SHORTEST_RING:
-        kept = count_with_noun(int(size[:9]), "entry")
-        text = f"the flight recorder keeps {kept}: too few to compare ranks that are further apart"
+        entries = count_with_noun(int(size[:9]), "entry")
+        text = f"the flight recorder keeps {entries}: too few to compare ranks that are further apart"
         yield name, Remark("warn", text, "Set 2000, torch's own default.", (repair("export {}=2000", name),))
 
 
@@ -167,7 +167,7 @@ def _sleep_mode(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pai
             yield name, Remark("note", text)
 
 
-def _loopback(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
+def _loopback_pairs(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
     """No process on another node can connect to a listener on lo."""
     why = several_nodes({**node.shell, **variables})
     for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"):
@@ -223,13 +223,13 @@ _RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] =
     _two_names,
     _rdma_off,
     _p2p_off,
-    _algorithms,
+    _algorithm_pairs,
     _least_and_most,
     _silent_details,
     _empty_dumps,
     _short_ring,
     _sleep_mode,
-    _loopback,
+    _loopback_pairs,
     _rack_links_off,
     judge_machines,
 )
@@ -237,8 +237,10 @@ _RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] =
 
 def _between_ranks(settings: Settings) -> Iterator[Pair]:
     for name, values in settings.differing():
-        each = (f"{short_name(value) or 'not set'} in {_who(labels)}" for value, labels in values.items())
-        text = f"not the same in all ranks of one job: {comma_list(each, most=2)}"
+        groups = (
+            f"{short_name(value) or 'not set'} in {_rank_names(labels)}" for value, labels in values.items()
+        )
+        text = f"not the same in all ranks of one job: {comma_list(groups, most=2)}"
         yield name, Remark("warn", text, "Give all ranks of a job the same environment.")
 
 
@@ -248,15 +250,15 @@ def _never_arrived(settings: Settings) -> Iterator[Pair]:
         return
     by_nccl = settings.nccl_files()
     applied = {name for path in by_nccl for name in settings.files[path]}
-    said = [(HERE, settings.here)]
-    said += [(path, variables) for path, variables in settings.files.items() if path not in by_nccl]
-    for place, variables in said:
+    places = [(HERE, settings.here)]
+    places += [(path, variables) for path, variables in settings.files.items() if path not in by_nccl]
+    for place, variables in places:
         for name, value in variables.items():
             if not _is_for_ranks(name) or name in applied:
                 continue
             if place == HERE and settings.foreign:
                 continue  # a shell beside somebody else's job
-            got = [label for label, found in settings.ranks.items() if found.get(name) == value]
+            got = [label for label, environment in settings.ranks.items() if environment.get(name) == value]
             if not got:
                 yield name, _not_there(name, value, place, settings)
 
@@ -268,20 +270,20 @@ def _is_for_ranks(name: str) -> bool:
 
 
 def _not_there(name: str, value: str, place: str, settings: Settings) -> Remark:
-    others = {found.get(name) for found in settings.ranks.values()} - {None}
-    instead = f"They have {', '.join(sorted(map(str, others)))}. " if others else ""
+    others = {environment.get(name) for environment in settings.ranks.values()} - {None}
+    actual = f"They have {', '.join(sorted(map(str, others)))}. " if others else ""
     text = (
         f"reached 0 of {count_with_noun(len(settings.ranks), 'rank')}, only {place} has it. "
-        f"{instead}Exports after `ray start` or after the launch never reach workers"
+        f"{actual}Exports after `ray start` or after the launch never reach workers"
     )
     fix = "Set it before `ray start`, in the runtime_env or the job's env file, and restart the job."
     return Remark("warn", text, fix)
 
 
-def _who(labels: tuple[str, ...]) -> str:
+def _rank_names(labels: tuple[str, ...]) -> str:
     """The numbers of ranks, or how many processes where one has no number."""
-    found = [re.match(r"rank (\d+)", label) for label in labels]
-    numbers = [int(one[1]) for one in found if one]
+    matches = [re.match(r"rank (\d+)", label) for label in labels]
+    numbers = [int(match[1]) for match in matches if match]
     return (
         numbered("rank", numbers) if len(numbers) == len(labels) else count_with_noun(len(labels), "process")
     )

@@ -28,7 +28,7 @@ _WORDS = {
 _LEVELS = ("NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL")  # also take 0 to 7
 
 LONGEST_SECONDS, SHORTEST_MS, LONGEST_MINUTES = 100_000, 50, 1440
-"""Nobody means a day in seconds, a few milliseconds to wait for a rank, or a day in minutes."""
+"""Not plausible: a day in seconds, a few milliseconds to wait for a rank, a day in minutes."""
 
 
 LOWEST_EXPONENT = 14
@@ -47,17 +47,17 @@ def judge_value(setting: Setting, node: NodeContext) -> Iterator[Remark]:
         text = "it is empty, so NCCL chooses itself: the script that sets it found no value"
         yield Remark("warn", text, "Find out why the script finds no value on this node, or unset it.")
         return
-    yield from _word(setting.name, value)
-    yield from _boolean(row, value)
-    yield from _unit(row, value)
+    yield from _word_remarks(setting.name, value)
+    yield from _boolean_remarks(row, value)
+    yield from _unit_remarks(row, value)
     if setting.name == "NCCL_IB_TIMEOUT":
-        yield from _exponent(value)
-    number = _number(value)
+        yield from _exponent_remarks(value)
+    number = _parse_number(value)
     if row.unit == "fraction" and number is not None and number > 1:
         yield Remark("warn", f"{value}: must be a fraction up to 1", f"Set {min(number / 100, 0.95):g}.")
 
 
-def _word(name: str, value: str) -> Iterator[Remark]:
+def _word_remarks(name: str, value: str) -> Iterator[Remark]:
     if name not in _WORDS or (name in _LEVELS and value.isdecimal()):
         return
     words, level = _WORDS[name]
@@ -67,7 +67,7 @@ def _word(name: str, value: str) -> Iterator[Remark]:
         yield Remark("fail" if level == "fail" else "warn", text, f"Use one of {', '.join(words)}.")
 
 
-def _boolean(row: EnvVar, value: str) -> Iterator[Remark]:
+def _boolean_remarks(row: EnvVar, value: str) -> Iterator[Remark]:
     """torch takes words and raises for others (c10d, Utils.hpp); NCCL takes numbers only (param.cc)."""
     if row.unit not in ("bool", "0|1", "0|1|2"):
         return
@@ -82,26 +82,26 @@ def _boolean(row: EnvVar, value: str) -> Iterator[Remark]:
         yield Remark("warn", text, f"Set {means}.", docs=NCCL_ENV)
 
 
-def _unit(row: EnvVar, value: str) -> Iterator[Remark]:
+def _unit_remarks(row: EnvVar, value: str) -> Iterator[Remark]:
     """Seconds given where milliseconds are read, and the other way round."""
-    number = _number(value)
+    number = _parse_number(value)
     if number is None:
         if row.unit in ("ms", "s", "minutes", "bytes") and re.fullmatch(r"[\d.]+ ?[a-zA-Z]+", value):
             yield Remark("warn", f"{value}: the unit is {_unit_name(row.unit)}, written as a plain number")
         return
     if row.unit == "s" and number >= LONGEST_SECONDS:
-        text = f"it is in seconds: {value} s are {_long(number)}; {number / 1000:g} s probably intended"
+        text = f"it is in seconds: {value} s are {_in_days(number)}; {number / 1000:g} s probably intended"
         yield Remark("warn", text, f"Set {number / 1000:g}.")
     elif row.unit == "ms" and 0 < number <= SHORTEST_MS and "POLL" not in row.name:
         text = f"it is in milliseconds: {value} ms; {value} s would be {number * 1000:g}"
         yield Remark("warn", text, f"Set {number * 1000:g}, if seconds were intended.")
     elif row.unit == "minutes" and number > LONGEST_MINUTES:
-        text = f"it is in minutes: {value} min are {_long(number * 60)}; {number / 60:g} probably intended"
+        text = f"it is in minutes: {value} min are {_in_days(number * 60)}; {number / 60:g} probably intended"
         yield Remark("warn", text, f"Set {number / 60:g}.")
 
 
-def _exponent(value: str) -> Iterator[Remark]:
-    """NVIDIA/nccl, docs/env.rst: 4.096 us x 2^n; InfiniBand's field has five bits, 0 stands forever."""
+def _exponent_remarks(value: str) -> Iterator[Remark]:
+    """NVIDIA/nccl, docs/env.rst: 4.096 us x 2^n; InfiniBand's field has five bits, 0 means forever."""
     if not _NUMBER.fullmatch(value):
         return
     number = int(value, 0) if value.lower().startswith("0x") else int(value)
@@ -115,18 +115,18 @@ def _exponent(value: str) -> Iterator[Remark]:
     elif number < LOWEST_EXPONENT:
         wait = 4.096e-6 * 2**number
         text = (
-            f"{number} waits {_short(wait)} for an acknowledgement (4.096 us x 2^n): a moment of congestion "
+            f"{number} waits {_in_ms(wait)} for an acknowledgement (4.096 us x 2^n): a moment of congestion "
             "ends in status=12"
         )
         fix = "Unset it (default 20 since NCCL 2.23), or set 20 to 22."
         yield Remark("warn", text, fix, (repair("unset NCCL_IB_TIMEOUT"),), NCCL_ENV)
 
 
-def _short(seconds: float) -> str:
+def _in_ms(seconds: float) -> str:
     return f"{seconds * 1000:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
 
 
-def _number(value: str) -> float | None:
+def _parse_number(value: str) -> float | None:
     return float(value) if re.fullmatch(r"\d{1,15}(?:\.\d{1,9})?", value) else None
 
 
@@ -134,5 +134,5 @@ def _unit_name(unit: str) -> str:
     return {"ms": "milliseconds", "s": "seconds"}.get(unit, unit)
 
 
-def _long(seconds: float) -> str:
+def _in_days(seconds: float) -> str:
     return f"{seconds / 86400:.1f} days" if seconds >= 2 * 86400 else f"{seconds / 3600:.0f} hours"

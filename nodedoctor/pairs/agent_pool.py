@@ -1,4 +1,4 @@
-"""The agents on the nodes: started, told what to do, heard, and let go of.
+"""The agents on the nodes: started, given commands, read, and let go of.
 
 Each has a line of its own (ssh, srun, an actor of Ray, kubectl) that stays open: its end ends the agent.
 """
@@ -84,7 +84,7 @@ def program() -> bytes:
 
 
 class Channel(Protocol):
-    """Something that runs on one node, is told lines and says lines."""
+    """Something that runs on one node, reads lines and writes lines."""
 
     def say(self, data: bytes) -> None:
         """Tell it something."""
@@ -145,17 +145,17 @@ class AgentPool:
                     note = getattr(error, "strerror", "") or str(error)
                     self._heard.put_nowait((host, {"is_": "unable", "note": note}))
                     return
-                self._listening.append(asyncio.create_task(self._listen(host, self._talks[host])))
+                self._listening.append(asyncio.create_task(self._receive_lines(host, self._talks[host])))
                 self.say(host, do="hello", toward=toward[host], quiet=QUIET_S, what=self.what)
 
         await asyncio.gather(*map(begin, hosts))
-        self._beating = asyncio.create_task(self._beat())
+        self._beating = asyncio.create_task(self._send_beats())
 
-    def say(self, host: str, **told: Any) -> None:
+    def say(self, host: str, **message: Any) -> None:
         """Tell one agent something."""
-        if talk := self._talks.get(host):
+        if channel := self._talks.get(host):
             with contextlib.suppress(OSError, RuntimeError):
-                talk.say(json.dumps(told).encode() + b"\n")
+                channel.say(json.dumps(message).encode() + b"\n")
 
     async def observe(self, seconds: float) -> tuple[str, dict[str, Any] | None] | None:
         """What is said next; None when nothing is, in so many seconds."""
@@ -170,23 +170,23 @@ class AgentPool:
             self._beating.cancel()
         for host in self._talks:
             self.say(host, do="end")
-        await asyncio.gather(*(talk.leave(PARTING_S) for talk in self._talks.values()))
+        await asyncio.gather(*(channel.leave(PARTING_S) for channel in self._talks.values()))
         for task in self._listening:
             task.cancel()
         await self._way.close()
 
-    async def _listen(self, host: str, talk: Channel) -> None:
-        while (line := await talk.line()) is not None:
+    async def _receive_lines(self, host: str, channel: Channel) -> None:
+        while (line := await channel.line()) is not None:
             if line[1].startswith(MARK):
                 with contextlib.suppress(ValueError):
-                    told = loaded(line[1].removeprefix(MARK))
-                    if isinstance(told, dict):
-                        self._heard.put_nowait((host, told))
+                    message = loaded(line[1].removeprefix(MARK))
+                    if isinstance(message, dict):
+                        self._heard.put_nowait((host, message))
             elif line[0] == 2 and line[1].strip():
                 self.complaints[host] = line[1].strip()[:300]
         self._heard.put_nowait((host, None))
 
-    async def _beat(self) -> None:
+    async def _send_beats(self) -> None:
         while True:
             await asyncio.sleep(BEAT_S)
             for host in self._talks:

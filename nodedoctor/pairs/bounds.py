@@ -37,11 +37,11 @@ def rate_of_a_good_pair(measured: Iterable[Measurement]) -> tuple[float | None, 
     """
     rates: dict[str, list[float]] = defaultdict(list)
     every = []
-    for one in measured:
-        if one.gbps is not None and not one.fault:
-            every.append(one.gbps)
-            for name in one.pair:
-                rates[name].append(one.gbps)
+    for measurement in measured:
+        if measurement.gbps is not None and not measurement.fault:
+            every.append(measurement.gbps)
+            for name in measurement.pair:
+                rates[name].append(measurement.gbps)
     if not every:
         return None, 0.0
     vote = median(sorted(values)[len(values) * 3 // 4] for values in rates.values())
@@ -58,24 +58,24 @@ def loss_of_a_bad_pair(measured: Iterable[Measurement]) -> float:
     vote for far more than most are compared with the rest, however many of the pairs they own. One pair alone
     has nothing to be compared with.
     """
-    seen: dict[Pair, list[float]] = defaultdict(list)
-    for each in measured:
-        if each.loss is not None:
-            seen[each.pair].append(each.loss)
-    if len(seen) < 2:
+    by_pair: dict[Pair, list[float]] = defaultdict(list)
+    for measurement in measured:
+        if measurement.loss is not None:
+            by_pair[measurement.pair].append(measurement.loss)
+    if len(by_pair) < 2:
         return LOSSY_ABOVE
-    losses = {one: median(values) for one, values in seen.items()}
+    losses = {pair: median(values) for pair, values in by_pair.items()}
     of_node: dict[str, list[float]] = defaultdict(list)
-    for one, loss in losses.items():
-        for name in one:
+    for pair, loss in losses.items():
+        for name in pair:
             of_node[name].append(loss)
-    votes = {name: _quartile(values, 1) for name, values in of_node.items()}
+    votes = {name: _quartile_value(values, 1) for name, values in of_node.items()}
     most = max(LOSSY_ABOVE, LOSSIER * median_low(votes.values()))
-    rest = [loss for one, loss in losses.items() if all(votes[name] <= most for name in one)]
-    return max(LOSSY_ABOVE, LOSSIER * _quartile(rest, 3)) if rest else most
+    rest = [loss for pair, loss in losses.items() if all(votes[name] <= most for name in pair)]
+    return max(LOSSY_ABOVE, LOSSIER * _quartile_value(rest, 3)) if rest else most
 
 
-def _quartile(values: Iterable[float], which: int) -> float:
+def _quartile_value(values: Iterable[float], which: int) -> float:
     """The first or third quartile, as one of the values: of few the one nearer to the middle."""
     ordered = sorted(values)
     return ordered[(len(ordered) - 1) * which // 4]

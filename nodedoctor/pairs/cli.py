@@ -29,9 +29,9 @@ from nodedoctor.report.document import severity
 def run(arguments: argparse.Namespace) -> int:
     """Measure the nodes of these arguments in pairs; returns the exit code."""
     try:
-        work = _Run(arguments, _check(arguments))
-        told = asyncio.run(work.run())
-        return told if isinstance(told, int) else work.show(told)
+        work = _Run(arguments, _check_arguments(arguments))
+        outcome = asyncio.run(work.run())
+        return outcome if isinstance(outcome, int) else work.show(outcome)
     except NodeDoctorError as error:
         return complain(error)
 
@@ -42,7 +42,7 @@ MINUTES = 20
 """Time limit of our own Slurm job: the quarter of an hour that a plan may take, and what comes before it."""
 
 
-def _check(arguments: argparse.Namespace) -> dict[str, float]:
+def _check_arguments(arguments: argparse.Namespace) -> dict[str, float]:
     """Complain of what can be known to be wrong before anybody is asked; the floors that are expected."""
     from nodedoctor.cli import outputs
     from nodedoctor.engine.session import UsageError
@@ -52,8 +52,8 @@ def _check(arguments: argparse.Namespace) -> dict[str, float]:
         raise UsageError("--pairs measures nodes now; --reports are of nodes that were asked before")
     if arguments.checks:
         raise UsageError(f"--pairs runs no checks: {' '.join(arguments.checks)}")
-    if given := [f"--{name}" for name in IGNORED if getattr(arguments, name)]:
-        raise UsageError(f"{given[0]} has no meaning with --pairs")
+    if used := [f"--{name}" for name in IGNORED if getattr(arguments, name)]:
+        raise UsageError(f"{used[0]} has no meaning with --pairs")
     if arguments.junit:
         raise UsageError("--junit has no form for pairs; --html and --json have")
     if problem := outputs.no_folder(arguments, "failing", "debug_log"):
@@ -80,31 +80,31 @@ class _Run:
 
     async def run(self) -> dict[str, Any] | int:
         """The document, or the exit code of a dry run."""
-        transport = _transport(self._arguments)
+        transport = _choose_transport(self._arguments)
         try:
-            return await self._over(transport)
+            return await self._measure_over(transport)
         finally:
             await transport.close()
 
-    async def _over(self, transport: Transport) -> dict[str, Any] | int:
+    async def _measure_over(self, transport: Transport) -> dict[str, Any] | int:
         with ended_by_signals():
             hosts = await transport.hosts()
         if len(hosts) < 2:
             raise NodeDoctorError("--pairs wants at least two nodes")
-        groups = self._groups(hosts)
-        planned = self._plan(hosts)
-        self._tell(text.plan(plan_of(planned, self._arguments.size)))
+        groups = self._leaf_groups(hosts)
+        plan = self._make_plan(hosts)
+        self._write_note(text.plan(plan_of(plan, self._arguments.size)))
         if self._arguments.dry_run:
-            return self._dry(planned)
+            return self._print_schedule(plan)
         began, started = time.monotonic(), utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
         crew = AgentPool(transport, self._asked, self._arguments.python)
-        with on_ending(self._stop, signal.SIGINT):
+        with on_ending(self._stop_run, signal.SIGINT):
             try:
-                seen = await self._drive(crew, hosts, groups, planned)
+                outcome = await self._run_plan(crew, hosts, groups, plan)
             finally:
                 await crew.leave()
         return document(
-            seen,
+            outcome,
             source=transport.name,
             started=started,
             seconds=time.monotonic() - began,
@@ -114,8 +114,8 @@ class _Run:
             preview=self._arguments.preview,
         )
 
-    async def _drive(
-        self, crew: AgentPool, hosts: Sequence[str], groups: dict[str, str], planned: Plan
+    async def _run_plan(
+        self, crew: AgentPool, hosts: Sequence[str], groups: dict[str, str], plan: Plan
     ) -> PlanOutcome:
         gathering = asyncio.ensure_future(gathered(crew, hosts))
         stopping = asyncio.ensure_future(self._stopped.wait())
@@ -123,7 +123,7 @@ class _Run:
         stopping.cancel()
         if not gathering.done():
             gathering.cancel()
-            return PlanOutcome((), planned, (), (), fit((), groups), 0, interrupted=True)
+            return PlanOutcome((), plan, (), (), fit((), groups), 0, interrupted=True)
         members = gathering.result()
         if self._asked == "rails":
             members = with_equal_rails(members)
@@ -133,15 +133,19 @@ class _Run:
             if not member.why and (self._arguments.load_busy or not member.busy)
         ]
         if len(idle) < len(hosts):
-            left = [host for host in hosts if host not in idle]
+            unused = [host for host in hosts if host not in idle]
             names = (
-                "" if self._arguments.redact else f": {', '.join(left[:8])}{' ...' if len(left) > 8 else ''}"
+                ""
+                if self._arguments.redact
+                else f": {', '.join(unused[:8])}{' ...' if len(unused) > 8 else ''}"
             )
-            self._tell(f"  left out {len(left)} nodes{names}\n")
+            self._write_note(f"  left out {len(unused)} nodes{names}\n")
         if self._asked == "auto" and can_rdma(members[host] for host in idle):
             self._what = "rdma"
-            self._tell("  every node has ib_write_bw and as many rails as the others: RDMA, rail by rail\n")
-        final = self._plan(idle)
+            self._write_note(
+                "  every node has ib_write_bw and as many rails as the others: RDMA, rail by rail\n"
+            )
+        final = self._make_plan(idle)
         if len(idle) < 2:
             return PlanOutcome(tuple(members.values()), final, (), (), fit((), groups), 0)
         driver = PlanRunner(
@@ -152,71 +156,75 @@ class _Run:
             self._arguments.size,
             self._stopped,
             self._asked == "auto",
-            lambda line: self._tell(f"  {line}\n") if sys.stderr.isatty() else None,
+            lambda line: self._write_note(f"  {line}\n") if sys.stderr.isatty() else None,
         )
         return await driver.run()
 
-    def _plan(self, hosts: Sequence[str]) -> Plan:
+    def _make_plan(self, hosts: Sequence[str]) -> Plan:
         mode = None if self._arguments.pairs == "auto" else self._arguments.pairs
         return plan(tuple(hosts), mode, self._arguments.seconds, self._what)
 
-    def _groups(self, hosts: Sequence[str]) -> dict[str, str]:
+    def _leaf_groups(self, hosts: Sequence[str]) -> dict[str, str]:
         if not self._arguments.topology:
             return {}
         from nodedoctor import input_files
         from nodedoctor.pairs.topology import leaves
 
         try:
-            told = input_files.read(self._arguments.topology, pipes=True).decode("utf-8", "replace")
+            topology = input_files.read(self._arguments.topology, pipes=True).decode("utf-8", "replace")
         except OSError as error:
             raise NodeDoctorError(f"--topology {self._arguments.topology}: {error.strerror}") from None
-        return leaves(told, hosts)
+        return leaves(topology, hosts)
 
-    def _stop(self, number: int) -> None:
+    def _stop_run(self, number: int) -> None:
         self._ended_by = number
         self._stopped.set()
 
-    def _tell(self, said: str) -> None:
+    def _write_note(self, message: str) -> None:
         """For people only, before and while it runs: --json keeps stderr silent."""
         if not self._arguments.json and not self._arguments.quiet:
-            sys.stderr.write(said)
+            sys.stderr.write(message)
             sys.stderr.flush()
 
-    def _dry(self, planned: Plan) -> int:
+    def _print_schedule(self, plan: Plan) -> int:
         if not self._arguments.json:
             return Exit.OK
         import json
 
-        rounds = [[list(one) for one in each] for each in planned.rounds]
-        told = {**plan_of(planned, self._arguments.size), "schedule": rounds}
-        return Exit.OK if emit(json.dumps(told) + "\n") else Exit.OUTPUT
+        rounds = [[list(pair) for pair in pairs] for pairs in plan.rounds]
+        plan_document = {**plan_of(plan, self._arguments.size), "schedule": rounds}
+        return Exit.OK if emit(json.dumps(plan_document) + "\n") else Exit.OUTPUT
 
-    def show(self, told: dict[str, Any]) -> int:
+    def show(self, document: dict[str, Any]) -> int:
         """Print the document, write its files; the exit code."""
         from nodedoctor.fleet.ending import Lists, conclude, tripped
 
-        left_by = self._on_screen(told)
+        left_by = self._on_screen(document)
         too_many = ""
         if self._arguments.failing:
-            failing, nodes = {"pairs.node": told["failing"]}, len(told["nodes"])
+            failing, nodes = {"pairs.node": document["failing"]}, len(document["nodes"])
             too_many = tripped(failing, nodes, self._arguments.max_failing)
         outranks = conclude(
-            self._arguments, told, Lists((), told["failing"], too_many), self._rendered, self._ended_by
+            self._arguments,
+            document,
+            Lists((), document["failing"], too_many),
+            self._render_document,
+            self._ended_by,
         )
         if left_by or outranks is not None:
             return left_by or outranks or Exit.OK
         if too_many:
             return Exit.UNKNOWN
         return severity_code(
-            {severity(finding) for finding in told["findings"]}, self._arguments.fail_on or "fail"
+            {severity(finding) for finding in document["findings"]}, self._arguments.fail_on or "fail"
         )
 
-    def _rendered(self, document: Mapping[str, Any], arguments: argparse.Namespace) -> str:
+    def _render_document(self, document: Mapping[str, Any], arguments: argparse.Namespace) -> str:
         from nodedoctor.fleet.document import render
 
         return render(document) + "\n" if arguments.json else text.render(document, min(columns(100), 140))
 
-    def _on_screen(self, told: dict[str, Any]) -> int:
+    def _on_screen(self, document: dict[str, Any]) -> int:
         """Let a person read it where there is a terminal; the text follows when they leave."""
         from nodedoctor.tui import start
 
@@ -227,10 +235,10 @@ class _Run:
             or not start.possible()
         ):
             return 0
-        return start.show_measured(told) or 0
+        return start.show_measured(document) or 0
 
 
-def _transport(arguments: argparse.Namespace) -> Transport:
+def _choose_transport(arguments: argparse.Namespace) -> Transport:
     """The way to the nodes that was chosen."""
     from nodedoctor.fleet import asking
 

@@ -37,23 +37,23 @@ class CrewMember:
 async def gathered(crew: AgentPool, hosts: Sequence[str]) -> dict[str, CrewMember]:
     """Start the agents; every node as it describes itself."""
     toward = {
-        host: [other.rpartition("@")[2] for other in (*hosts[place + 1 :], *hosts[:place])][:3]
+        host: [peer.rpartition("@")[2] for peer in (*hosts[place + 1 :], *hosts[:place])][:3]
         for place, host in enumerate(hosts)
     }
     await crew.start(hosts, toward)
     members: dict[str, CrewMember] = {}
     patience = crew.starting_s
     until = time.monotonic() + patience
-    while len(members) < len(hosts) and (heard := await crew.observe(until - time.monotonic())):
-        host, told = heard
+    while len(members) < len(hosts) and (event := await crew.observe(until - time.monotonic())):
+        host, message = event
         if host in members:
             continue
-        if told is None:
+        if message is None:
             members[host] = CrewMember(host, why=crew.complaints.get(host) or "the connection ended")
-        elif told.get("is_") == "unable":
-            members[host] = CrewMember(host, why=text(told, "note") or "it did not say why")
-        elif told.get("is_") == "ready":
-            members[host] = _member(host, told)
+        elif message.get("is_") == "unable":
+            members[host] = CrewMember(host, why=text(message, "note") or "it did not say why")
+        elif message.get("is_") == "ready":
+            members[host] = _member(host, message)
     return {host: members.get(host, CrewMember(host, why=f"no answer in {patience:g} s")) for host in hosts}
 
 
@@ -75,19 +75,19 @@ def with_equal_rails(members: Mapping[str, CrewMember]) -> dict[str, CrewMember]
     }
 
 
-def _member(host: str, told: Json) -> CrewMember:
-    address = text(told, "address")
-    rails = parts(told, "rails")
+def _member(host: str, message: Json) -> CrewMember:
+    address = text(message, "address")
+    rails = parts(message, "rails")
     return CrewMember(
         host,
         address,
-        text(told, "interface"),
-        number(told.get("link_gbps")),
-        texts(told, "busy"),
-        text(told, "unable") or ("" if address else "it has no address on the way to the other nodes"),
-        whole_number(told, "gpus") or 0,
+        text(message, "interface"),
+        number(message.get("link_gbps")),
+        texts(message, "busy"),
+        text(message, "unable") or ("" if address else "it has no address on the way to the other nodes"),
+        whole_number(message, "gpus") or 0,
         tuple("/".join(filter(None, (text(rail, "device"), words(rail.get("port"))))) for rail in rails),
         number(rails[0].get("gbps")) if rails else None,
         tuple(text(rail, "address") for rail in rails),
-        whole_number(told, "interfaces") or 0,
+        whole_number(message, "interfaces") or 0,
     )

@@ -33,71 +33,71 @@ AMONG = 12
 Confidence = Literal["high", "medium", "low"]
 
 
-def fit(measured: Sequence[Measurement], groups: Mapping[str, str], gone: Iterable[str] = ()) -> Fit:
-    """What the measurements say; `groups` is the leaf of each node if known, `gone` who stopped answering."""
-    return _Work(measured, groups, frozenset(gone)).fit()
+def fit(measured: Sequence[Measurement], groups: Mapping[str, str], lost_nodes: Iterable[str] = ()) -> Fit:
+    """What the measurements say; `groups` has known leaves of nodes, `lost_nodes` stopped answering."""
+    return _Work(measured, groups, frozenset(lost_nodes)).fit()
 
 
 class _Work:
     """One fit under way."""
 
     def __init__(
-        self, measured: Sequence[Measurement], groups: Mapping[str, str], gone: frozenset[str]
+        self, measured: Sequence[Measurement], groups: Mapping[str, str], lost_nodes: frozenset[str]
     ) -> None:
-        self.groups, self.gone = groups, gone
+        self.groups, self.gone = groups, lost_nodes
         self.measured = measured
-        live = [one for one in measured if gone.isdisjoint(one.pair)]
+        live = [one for one in measured if lost_nodes.isdisjoint(one.pair)]
         self.by_pair: dict[Pair, list[Measurement]] = defaultdict(list)
-        for each in live:
-            self.by_pair[each.pair].append(each)
+        for measurement in live:
+            self.by_pair[measurement.pair].append(measurement)
         self.reference, self.scatter = rate_of_a_good_pair(live)
-        self.slow_below = self._bound(SCATTER)
+        self.slow_below = self._slow_bound(SCATTER)
         self.lossy_above = loss_of_a_bad_pair(live)
-        trips = [each.rtt_us for each in live if each.rtt_us is not None]
+        trips = [measurement.rtt_us for measurement in live if measurement.rtt_us is not None]
         usual = median(trips) if trips else 0.0
         self.late_above = max(LATE_TIMES * usual, usual + LATE_LEAST_US) if trips else None
         self.slow_nodes = self._slow_nodes()
         self.bad: dict[Pair, Fault] = {}
         self.good: set[Pair] = set()
         self.doubted: set[Pair] = set()
-        self._sort()
+        self._sort_pairs()
         self.partners: dict[str, set[str]] = defaultdict(set)
         self.friends: dict[str, set[str]] = defaultdict(set)
         for one in self.by_pair:
-            for name, other in (one, one[::-1]):
+            for name, partner in (one, one[::-1]):
                 if one in self.good:
-                    self.friends[name].add(other)
+                    self.friends[name].add(partner)
                 elif one in self.bad:
-                    self.partners[name].add(other)
+                    self.partners[name].add(partner)
         self.culprits: list[Culprit] = []
         self.explained: set[Pair] = set()
 
     def fit(self) -> Fit:
         """Groups first, then nodes, then paths: each explains what it can, and the next what is left."""
         for name in sorted(self.gone):
-            seen = tuple(one for one in self.measured if name in one.pair)
-            self.culprits.append(Culprit("node", name, (name,), "lost", "high", None, seen))
+            measurements = tuple(measurement for measurement in self.measured if name in measurement.pair)
+            self.culprits.append(Culprit("node", name, (name,), "lost", "high", None, measurements))
         unmeasured = Counter(fault for fault in self.bad.values() if fault in UNMEASURED)
         if len(self.by_pair) > 1 and unmeasured.total() * 2 > len(self.by_pair):
             most = unmeasured.most_common(1)[0][0]
             return Fit(self.reference, self.slow_below, self.lossy_above, tuple(self.culprits), closed=most)
-        self._leaves()
-        self._islands()
-        self._nodes()
-        self._listeners()
-        self._paths()
+        self._blame_leaves()
+        self._blame_islands()
+        self._blame_nodes()
+        self._blame_listeners()
+        self._blame_paths()
         confirmed = tuple(sorted(self.doubted - self.explained))
         return Fit(
             self.reference,
             self.slow_below,
             self.lossy_above,
             tuple(self.culprits),
-            tuple(self._open()),
+            tuple(self._open_pairs()),
             confirmed,
             late_above=self.late_above,
         )
 
-    def _bound(self, deviations: float) -> float:
+    def _slow_bound(self, deviations: float) -> float:
         return max(0.0, min(SLOW_BELOW, 1 - deviations * self.scatter))
 
     def _slow_nodes(self) -> frozenset[str]:
@@ -107,10 +107,10 @@ class _Work:
         1.25 of that of a mean.
         """
         rates: dict[str, list[float]] = defaultdict(list)
-        for one, seen in self.by_pair.items():
-            for each in seen:
-                for name in one if each.gbps is not None and not each.fault else ():
-                    rates[name].append((each.gbps or 0.0) / (self.reference or 1.0))
+        for nodes, measurements in self.by_pair.items():
+            for measurement in measurements:
+                for name in nodes if measurement.gbps is not None and not measurement.fault else ():
+                    rates[name].append((measurement.gbps or 0.0) / (self.reference or 1.0))
         return frozenset(
             name
             for name, shares in rates.items()
@@ -118,35 +118,41 @@ class _Work:
             and median(shares) < min(SLOW_BELOW, 1 - SCATTER_ALONE * 1.25 * self.scatter / len(shares) ** 0.5)
         )
 
-    def _sort(self) -> None:
+    def _sort_pairs(self) -> None:
         """Good and bad pairs, by the majority of their measurements; wrong bytes need no majority."""
-        for one, seen in self.by_pair.items():
-            faults = [fault for each in seen if (fault := self._fault(each))]
+        for nodes, measurements in self.by_pair.items():
+            faults = [fault for measurement in measurements if (fault := self._measured_fault(measurement))]
             if "corrupt" in faults:
-                self.bad[one] = "corrupt"
-            elif len(faults) * 2 > len(seen):
-                self.bad[one] = Counter(faults).most_common(1)[0][0]
-            elif len(faults) * 2 == len(seen):
-                self.doubted.add(one)
+                self.bad[nodes] = "corrupt"
+            elif len(faults) * 2 > len(measurements):
+                self.bad[nodes] = Counter(faults).most_common(1)[0][0]
+            elif len(faults) * 2 == len(measurements):
+                self.doubted.add(nodes)
             else:
-                self.good.add(one)
+                self.good.add(nodes)
 
-    def _fault(self, one: Measurement) -> Fault | None:
+    def _measured_fault(self, measurement: Measurement) -> Fault | None:
         """What is wrong with a measurement: of a low rate and loss what leaves less of the good."""
-        if one.fault:
-            return one.fault
-        bound = self.slow_below if self.slow_nodes.isdisjoint(one.pair) else SLOW_BELOW
-        rate = one.gbps / self.reference if one.gbps is not None and self.reference else 1.0
-        lost = one.loss if one.loss is not None and one.loss > self.lossy_above else 0.0
-        if rate < bound and rate < 1 - lost:
+        if measurement.fault:
+            return measurement.fault
+        bound = self.slow_below if self.slow_nodes.isdisjoint(measurement.pair) else SLOW_BELOW
+        rate = measurement.gbps / self.reference if measurement.gbps is not None and self.reference else 1.0
+        loss = (
+            measurement.loss if measurement.loss is not None and measurement.loss > self.lossy_above else 0.0
+        )
+        if rate < bound and rate < 1 - loss:
             return "slow"
-        if lost:
+        if loss:
             return "loss"
-        if one.rtt_us is not None and self.late_above is not None and one.rtt_us > self.late_above:
+        if (
+            measurement.rtt_us is not None
+            and self.late_above is not None
+            and measurement.rtt_us > self.late_above
+        ):
             return "late"
         return None
 
-    def _leaves(self) -> None:
+    def _blame_leaves(self) -> None:
         """Groups known from the topology: bad with the others, well inside."""
         members: dict[str, set[str]] = defaultdict(set)
         for name, leaf in self.groups.items():
@@ -154,73 +160,73 @@ class _Work:
         if len(members) < 2:
             return
         for leaf, names in sorted(members.items()):
-            self._group(
-                leaf, names, {name for other, more in members.items() if other != leaf for name in more}
+            self._blame_group(
+                leaf, names, {name for group, more in members.items() if group != leaf for name in more}
             )
         between: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-        for one in self.by_pair:
-            a, b = (self.groups.get(name, "") for name in one)
-            if a and b and a != b and one not in self.explained:
-                between[pair(a, b)].append(one)
+        for nodes in self.by_pair:
+            a, b = (self.groups.get(name, "") for name in nodes)
+            if a and b and a != b and nodes not in self.explained:
+                between[pair(a, b)].append(nodes)
         for (a, b), pairs in sorted(between.items()):
-            bad = [one for one in pairs if one in self.bad]
-            ends = [{one[0] for one in bad} | {one[1] for one in bad}][0]
-            well = all(self.friends[name] for name in ends)
-            if well and len(ends) >= 2 * ENOUGH and len(bad) >= (1 - STRAY) * len(pairs):
-                self._add("path", f"{a}:{b}", tuple(sorted(ends)), bad)
+            bad = [nodes for nodes in pairs if nodes in self.bad]
+            ends = [{nodes[0] for nodes in bad} | {nodes[1] for nodes in bad}][0]
+            has_friends = all(self.friends[name] for name in ends)
+            if has_friends and len(ends) >= 2 * ENOUGH and len(bad) >= (1 - STRAY) * len(pairs):
+                self._add_culprit("path", f"{a}:{b}", tuple(sorted(ends)), bad)
 
-    def _islands(self) -> None:
+    def _blame_islands(self) -> None:
         """Groups seen in the pairs alone: nodes joined by good pairs, bad with the largest such set."""
-        left, islands = set(self.friends), []
-        while left:
-            island, edge = set(), [min(left)]
+        remaining, islands = set(self.friends), []
+        while remaining:
+            island, edge = set(), [min(remaining)]
             while edge:
                 name = edge.pop()
                 if name not in island:
                     island.add(name)
                     edge += self.friends[name] - island
-            left -= island
+            remaining -= island
             islands.append(island)
         islands.sort(key=len, reverse=True)
         for island in islands[1:]:
             if len(island) >= 2:
-                self._group(_group_name(island), island, islands[0])
+                self._blame_group(_group_name(island), island, islands[0])
 
-    def _group(self, where: str, names: set[str], others: set[str]) -> None:
+    def _blame_group(self, where: str, names: set[str], others: set[str]) -> None:
         """Name a group if it is well inside and bad with the others, and is the smaller side."""
         if len(names) < 2 or len(names) > len(others):
             return
-        inside = [one for one in self.by_pair if names.issuperset(one)]
+        inside = [nodes for nodes in self.by_pair if names.issuperset(nodes)]
         across = [
-            one
-            for one in self.by_pair
-            if one not in self.explained and len(names & set(one)) == 1 and len(others & set(one)) == 1
+            nodes
+            for nodes in self.by_pair
+            if nodes not in self.explained and len(names & set(nodes)) == 1 and len(others & set(nodes)) == 1
         ]
-        bad = [one for one in across if one in self.bad]
-        well = self._clearly_well([one for one in inside if one in self.good], bad)
-        here = {name for one in bad for name in one if name in names}
-        there = {name for one in bad for name in one if name in others}
+        bad = [nodes for nodes in across if nodes in self.bad]
+        good = self._clearly_well([nodes for nodes in inside if nodes in self.good], bad)
+        here = {name for nodes in bad for name in nodes if name in names}
+        there = {name for nodes in bad for name in nodes if name in others}
         if (
-            well
-            and len(well) >= (1 - STRAY) * len(inside)
+            good
+            and len(good) >= (1 - STRAY) * len(inside)
             and len(bad) >= max(ENOUGH, (1 - STRAY) * len(across))
             and len(here) >= 2
             and len(there) >= 2
             and any(self.friends[name] & others for name in there)
         ):
-            self._add("group", where, tuple(sorted(names)), bad)
+            self._add_culprit("group", where, tuple(sorted(names)), bad)
 
-    def _nodes(self) -> None:
+    def _blame_nodes(self) -> None:
         """Nodes that are bad with everybody, the one with most bad pairs first."""
         while True:
-            ranked = sorted(self.partners, key=lambda name: (-len(self._against(name)), name))
+            ranked = sorted(self.partners, key=lambda name: (-len(self._unexplained_partners(name)), name))
             for name in ranked:
-                bad = self._against(name)
-                slow = [pair(name, other) for other in bad]
-                well = self._clearly_well([pair(name, other) for other in self.friends[name]], slow)
-                clean = [other for other in bad if self.friends[other]]
-                if len(clean) >= 2 and len(well) <= STRAY * len(bad):
-                    self._add("node", name, (name,), slow, len(clean))
+                bad = self._unexplained_partners(name)
+                slow = [pair(name, partner) for partner in bad]
+                good = self._clearly_well([pair(name, partner) for partner in self.friends[name]], slow)
+                clean = [partner for partner in bad if self.friends[partner]]
+                if len(clean) >= 2 and len(good) <= STRAY * len(bad):
+                    self._add_culprit("node", name, (name,), slow, len(clean))
                     break
             else:
                 return
@@ -230,50 +236,52 @@ class _Work:
 
         With a node at 0.7 of the rate some pairs are above the bound by chance, and so may be that of two.
         """
-        slow = [rate for one in bad if self.bad[one] == "slow" for rate in self._rates(one)]
+        slow = [rate for nodes in bad if self.bad[nodes] == "slow" for rate in self._pair_rates(nodes)]
         if not slow or not self.reference:
             return list(good)
         middle = (self.reference + median(slow)) / 2
-        return [one for one in good if median(self._rates(one) or [self.reference]) > middle]
+        return [nodes for nodes in good if median(self._pair_rates(nodes) or [self.reference]) > middle]
 
-    def _rates(self, one: Pair) -> list[float]:
-        return [each.gbps for each in self.by_pair[one] if each.gbps is not None]
+    def _pair_rates(self, nodes: Pair) -> list[float]:
+        return [measurement.gbps for measurement in self.by_pair[nodes] if measurement.gbps is not None]
 
-    def _listeners(self) -> None:
+    def _blame_listeners(self) -> None:
         """Nodes that can connect and cannot be connected to: of a pair the first listens."""
         for name in sorted(self.partners):
-            listening = [one for one in self.by_pair if one[0] == name and one not in self.explained]
-            closed = [one for one in listening if self.bad.get(one) in CONNECTING]
+            listening = [nodes for nodes in self.by_pair if nodes[0] == name and nodes not in self.explained]
+            closed = [nodes for nodes in listening if self.bad.get(nodes) in CONNECTING]
             if len(closed) >= 2 and len(closed) == len(listening):
-                self._add("node", name, (name,), closed, len(closed))
+                self._add_culprit("node", name, (name,), closed, len(closed))
 
-    def _against(self, name: str) -> list[str]:
-        return [other for other in self.partners[name] if pair(name, other) not in self.explained]
+    def _unexplained_partners(self, name: str) -> list[str]:
+        return [partner for partner in self.partners[name] if pair(name, partner) not in self.explained]
 
-    def _paths(self) -> None:
+    def _blame_paths(self) -> None:
         """Bad pairs of nodes that are well with others, once they were bad twice.
 
         Of two nodes alone nothing else can be named; with nothing to compare it with, loss is less sure.
         """
         alone = len(self.by_pair) == 1
-        for one in sorted(self.bad):
-            if one in self.explained:
+        for nodes in sorted(self.bad):
+            if nodes in self.explained:
                 continue
-            times = len(self.by_pair[one])
-            sure = self.bad[one] == "corrupt" or (times >= ENOUGH and self._far_below(one))
-            if sure and (alone or all(self.friends[name] for name in one)):
-                uncompared = alone and self.bad[one] == "loss"
-                self._add("path", f"{one[0]}:{one[1]}", one, [one], 2 if uncompared else times)
+            times = len(self.by_pair[nodes])
+            sure = self.bad[nodes] == "corrupt" or (times >= ENOUGH and self._far_below(nodes))
+            if sure and (alone or all(self.friends[name] for name in nodes)):
+                uncompared = alone and self.bad[nodes] == "loss"
+                self._add_culprit(
+                    "path", f"{nodes[0]}:{nodes[1]}", nodes, [nodes], 2 if uncompared else times
+                )
             else:
-                self.doubted.add(one)
+                self.doubted.add(nodes)
 
-    def _far_below(self, one: Pair) -> bool:
+    def _far_below(self, nodes: Pair) -> bool:
         """Whether a pair is bad enough to be blamed alone."""
-        if self.bad[one] != "slow" or not self.reference:
+        if self.bad[nodes] != "slow" or not self.reference:
             return True
-        return median(self._rates(one)) < self._bound(SCATTER_ALONE) * self.reference
+        return median(self._pair_rates(nodes)) < self._slow_bound(SCATTER_ALONE) * self.reference
 
-    def _add(
+    def _add_culprit(
         self,
         kind: Literal["node", "path", "group"],
         where: str,
@@ -281,26 +289,26 @@ class _Work:
         pairs: Sequence[Pair],
         weight: int = ENOUGH,
     ) -> None:
-        seen = tuple(each for one in pairs for each in self.by_pair[one])
-        rates = [each.gbps for each in seen if each.gbps is not None]
+        measurements = tuple(measurement for nodes in pairs for measurement in self.by_pair[nodes])
+        rates = [measurement.gbps for measurement in measurements if measurement.gbps is not None]
         share = median(rates) / self.reference if rates and self.reference else None
-        faults = Counter(self.bad[one] for one in pairs)
+        faults = Counter(self.bad[nodes] for nodes in pairs)
         if share is not None and share >= SLOW_BELOW and faults["loss"]:
             del faults["slow"]  # some of few pairs are slow by chance
         fault = faults.most_common(1)[0][0]
         sure: Confidence = "high" if weight >= ENOUGH else "medium" if weight == 2 else "low"
-        self.culprits.append(Culprit(kind, where, names, fault, sure, share, seen))
+        self.culprits.append(Culprit(kind, where, names, fault, sure, share, measurements))
         self.explained.update(pairs)
 
-    def _open(self) -> Iterable[Pair]:
+    def _open_pairs(self) -> Iterable[Pair]:
         """The pairs that decide most: doubted ones again, and suspects with good nodes and each other."""
         wanted: dict[Pair, None] = {}
-        named = {name for one in self.culprits if one.kind == "node" for name in one.names}
+        culprit_nodes = {name for one in self.culprits if one.kind == "node" for name in one.names}
         suspects = sorted(
-            name for name in self.partners if len(self._suspicious(name)) and name not in self.gone
+            name for name in self.partners if len(self._suspect_partners(name)) and name not in self.gone
         )
-        settled = {name for one in self.culprits if one.kind == "group" for name in one.names}
-        near = [name for name in suspects if name not in settled and not self.friends[name]]
+        group_nodes = {name for one in self.culprits if one.kind == "group" for name in one.names}
+        near = [name for name in suspects if name not in group_nodes and not self.friends[name]]
         among = (
             [pair(a, b) for place, a in enumerate(near) for b in near[place + 1 :]]
             if len(near) <= AMONG
@@ -323,10 +331,10 @@ class _Work:
                 if pair(a, b) not in self.by_pair
             )
         sound = [name for name in sorted(self.friends) if name not in self.partners or self.friends[name]]
-        sound = [name for name in sound if name not in named and not self._suspicious(name)]
+        sound = [name for name in sound if name not in culprit_nodes and not self._suspect_partners(name)]
         for place, name in enumerate(suspects):
             met = (self.partners[name] | self.friends[name]).intersection(sound)
-            fresh = [other for other in sound if other not in met and other != name]
+            fresh = [partner for partner in sound if partner not in met and partner != name]
             lacking = max(0, ENOUGH - len(met))
             wanted.update(
                 (pair(name, fresh[(place * ENOUGH + i) % len(fresh)]), None) for i in range(lacking) if fresh
@@ -336,7 +344,7 @@ class _Work:
                 wanted[one] = None
         return wanted
 
-    def _suspicious(self, name: str) -> list[str]:
+    def _suspect_partners(self, name: str) -> list[str]:
         """Bad partners of a node that has few good ones, whatever explains them."""
         bad = self.partners[name]
         return sorted(bad) if len(self.friends[name]) <= STRAY * len(bad) else []

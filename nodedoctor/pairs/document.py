@@ -16,27 +16,27 @@ from nodedoctor.pairs.schedule import Plan
 SCHEMA = "nodedoctor.pairs/1"
 
 
-def plan_of(planned: Plan, size: int) -> dict[str, Any]:
+def plan_of(plan: Plan, size: int) -> dict[str, Any]:
     """The plan as plain data."""
-    nodes = len(planned.nodes)
+    nodes = len(plan.nodes)
     return {
-        "mode": planned.mode,
-        "what": planned.what,
+        "mode": plan.mode,
+        "what": plan.what,
         "nodes": nodes,
-        "rounds": len(planned.rounds),
-        "rounds_again": planned.again,
-        "pairs": planned.pairs,
+        "rounds": len(plan.rounds),
+        "rounds_again": plan.again,
+        "pairs": plan.pairs,
         "of_pairs": nodes * (nodes - 1) // 2,
-        "seconds_each": planned.seconds,
+        "seconds_each": plan.seconds,
         "size_bytes": size,
-        "algorithm": "ring" if planned.what == "collective" else "",
-        "expected_seconds": round(planned.expected_s, 1),
-        "longest_seconds": round(planned.longest_s, 1),
+        "algorithm": "ring" if plan.what == "collective" else "",
+        "expected_seconds": round(plan.expected_s, 1),
+        "longest_seconds": round(plan.longest_s, 1),
     }
 
 
 def document(
-    seen: PlanOutcome,
+    outcome: PlanOutcome,
     *,
     source: str,
     started: str,
@@ -49,38 +49,38 @@ def document(
     """Everything that was seen, judged."""
     from nodedoctor.report import json as report
 
-    results, causes = judge_pairs(seen, floors, preview=preview)
-    told = report.document(Report(__version__, source, started, seconds, {}, results, causes=causes))
-    findings = [finding for result in told["results"] for finding in result["findings"]]
+    results, causes = judge_pairs(outcome, floors, preview=preview)
+    judgement = report.document(Report(__version__, source, started, seconds, {}, results, causes=causes))
+    findings = [finding for result in judgement["results"] for finding in result["findings"]]
     barred = sorted(
         name
-        for one in seen.fit.culprits
-        if one.kind == "node" and (one.fault == "lost" or fails(one, seen, preview))
+        for one in outcome.fit.culprits
+        if one.kind == "node" and (one.fault == "lost" or fails(one, outcome, preview))
         for name in one.names
     )
-    silent = sorted(member.host for member in seen.members if member.why)
+    silent = sorted(member.host for member in outcome.members if member.why)
     return {
         "schema": SCHEMA,
         "tool": __version__,
         "source": source,
         "started": started,
         "seconds": round(seconds, 3),
-        "verdict": told["verdict"],
-        "interrupted": seen.interrupted,
-        "plan": {**plan_of(seen.plan, size), "rounds_run": seen.rounds},
-        "reference_gbps": seen.fit.reference_gbps,
-        "slow_below": round(seen.fit.slow_below, 3),
-        "lossy_above": round(seen.fit.lossy_above, 5),
-        "late_above_us": None if seen.fit.late_above is None else round(seen.fit.late_above, 1),
+        "verdict": judgement["verdict"],
+        "interrupted": outcome.interrupted,
+        "plan": {**plan_of(outcome.plan, size), "rounds_run": outcome.rounds},
+        "reference_gbps": outcome.fit.reference_gbps,
+        "slow_below": round(outcome.fit.slow_below, 3),
+        "lossy_above": round(outcome.fit.lossy_above, 5),
+        "late_above_us": None if outcome.fit.late_above is None else round(outcome.fit.late_above, 1),
         "nodes": [
             {
                 "host": member.host,
                 "state": "unreachable"
                 if member.why
                 else "lost"
-                if member.host in seen.gone
+                if member.host in outcome.gone
                 else "measured"
-                if member.host in seen.plan.nodes
+                if member.host in outcome.plan.nodes
                 else "busy",
                 "note": member.why or ", ".join(member.busy) or None,
                 "address": member.address or None,
@@ -90,22 +90,22 @@ def document(
                 "gpus": member.gpus,
                 "rails": list(member.rails),
             }
-            for member in seen.members
+            for member in outcome.members
         ],
         "failing": list(dict.fromkeys([*barred, *silent])),
         "findings": findings,
-        "causes": told["causes"],
-        "next": [list(one) for one in seen.fit.next],
-        "seen_once": [list(one) for one in seen.fit.once],
+        "causes": judgement["causes"],
+        "next": [list(one) for one in outcome.fit.next],
+        "seen_once": [list(one) for one in outcome.fit.once],
         "bisection": {
             "tries": [
-                {"nodes": list(one.nodes), "failed": one.failed, "gbps": one.gbps} for one in seen.tries
+                {"nodes": list(one.nodes), "failed": one.failed, "gbps": one.gbps} for one in outcome.tries
             ],
-            "smallest": list(seen.smallest),
+            "smallest": list(outcome.smallest),
         }
-        if seen.tries
+        if outcome.tries
         else None,
-        "untried": _untried(seen),
+        "untried": _untried_notes(outcome),
         "measurements": [
             {
                 "pair": list(one.pair),
@@ -117,17 +117,17 @@ def document(
                 "note": one.note or None,
                 "rails": {name: round(rate, 2) for name, rate in one.rails.items()},
             }
-            for one in seen.measured
+            for one in outcome.measured
         ],
     }
 
 
-def _untried(seen: PlanOutcome) -> list[str]:
-    told = [seen.note] if seen.note else []
-    interfaces = {member.interfaces for member in seen.members if member.host in seen.plan.nodes}
-    if seen.plan.what == "tcp" and min(interfaces, default=0) > 1:
-        told.append(f"TCP used one of {min(interfaces)} interfaces of each node: --what rails measures each")
-    known = METHODS[seen.plan.what].untried
-    if seen.plan.what == "collective" and not seen.gpus:
-        return [*told, "gloo on CPUs was measured, neither GPUs nor RDMA", *known[1:]]
-    return [*told, *known]
+def _untried_notes(outcome: PlanOutcome) -> list[str]:
+    notes = [outcome.note] if outcome.note else []
+    interfaces = {member.interfaces for member in outcome.members if member.host in outcome.plan.nodes}
+    if outcome.plan.what == "tcp" and min(interfaces, default=0) > 1:
+        notes.append(f"TCP used one of {min(interfaces)} interfaces of each node: --what rails measures each")
+    untried = METHODS[outcome.plan.what].untried
+    if outcome.plan.what == "collective" and not outcome.gpus:
+        return [*notes, "gloo on CPUs was measured, neither GPUs nor RDMA", *untried[1:]]
+    return [*notes, *untried]

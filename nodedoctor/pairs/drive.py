@@ -62,7 +62,7 @@ class PlanOutcome:
     @property
     def gpus(self) -> int:
         """GPUs of each measured node that take part in collectives; 0 for gloo on CPUs."""
-        return min((one.gpus for one in self.members if one.host in self.plan.nodes), default=0)
+        return min((member.gpus for member in self.members if member.host in self.plan.nodes), default=0)
 
 
 class PlanRunner:
@@ -72,14 +72,14 @@ class PlanRunner:
         self,
         crew: AgentPool,
         members: Mapping[str, CrewMember],
-        planned: Plan,
+        plan: Plan,
         groups: Mapping[str, str],
         size: int,
         stopped: asyncio.Event,
         may_fall_back: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._crew, self._members, self._plan = crew, members, planned
+        self._crew, self._members, self._plan = crew, members, plan
         self._groups, self._size, self._stopped, self._progress = groups, size, stopped, progress
         self._may_fall_back, self._note = may_fall_back, ""
         self._dead_rails: frozenset[str] = frozenset()
@@ -92,26 +92,26 @@ class PlanRunner:
         """All rounds, then those that settle doubts."""
         smallest: tuple[str, ...] = ()
         if self._plan.mode == "bisect":
-            smallest = await self._bisect()
+            smallest = await self._bisect_nodes()
         else:
-            for each in self._plan.rounds:
-                await self._round(each)
+            for pairs in self._plan.rounds:
+                await self._run_round(pairs)
                 if self._rdma_fails() or self._some_rails_are_dead():
-                    await self._round(each)
+                    await self._run_round(pairs)
         spent = 0
         while True:
-            seen, again = doubts(self._plan, self._measured, self._groups, self._gone, spent)
+            fit_now, again = doubts(self._plan, self._measured, self._groups, self._gone, spent)
             if not again or self._stopped.is_set():
                 break
             spent += len(again)
-            for each in again:
-                await self._round(each, f" (doubts {spent} of {self._plan.again} at most)")
+            for pairs in again:
+                await self._run_round(pairs, f" (doubts {spent} of {self._plan.again} at most)")
         return PlanOutcome(
             tuple(self._members.values()),
             self._plan,
             tuple(self._measured),
             tuple(self._gone),
-            seen,
+            fit_now,
             self._place,
             tuple(self._tries),
             smallest,
@@ -124,7 +124,7 @@ class PlanRunner:
         if not self._may_fall_back or self._plan.what != "rdma":
             return False
         self._may_fall_back = False
-        errors = [one for one in self._measured if one.fault == "error"]
+        errors = [measurement for measurement in self._measured if measurement.fault == "error"]
         if not errors or len(errors) < len(self._measured):
             return False
         self._note = f"RDMA failed between all nodes, so TCP was measured: {errors[0].note}"
@@ -149,7 +149,7 @@ class PlanRunner:
             self._measured.clear()
         return bool(self._dead_rails)
 
-    def _lanes(self, pair: Pair) -> list[Lane]:
+    def _pair_lanes(self, pair: Pair) -> list[Lane]:
         """The connections that are measured between two nodes."""
         a, b = (self._members[name] for name in pair)
         if self._plan.what != "rails":
@@ -160,24 +160,24 @@ class PlanRunner:
             if ours not in self._dead_rails
         ]
 
-    async def _bisect(self) -> tuple[str, ...]:
+    async def _bisect_nodes(self) -> tuple[str, ...]:
         """Halve the set of all nodes until the smallest that fails is left; () when none does."""
         nodes = self._plan.nodes
         if self._plan.what == "collective":  # what a good pair has is the measure of the whole
-            for each in self._plan.rounds:
-                await self._round(each)
-        if not await self._fails(nodes):
+            for pairs in self._plan.rounds:
+                await self._run_round(pairs)
+        if not await self._set_fails(nodes):
             return ()
         search = smallest_failing(nodes)
         try:
-            asked = next(search)
+            subset = next(search)
             while not self._stopped.is_set() and len(self._tries) < tries_at_most(len(nodes)):
-                asked = search.send(await self._fails(asked))
+                subset = search.send(await self._set_fails(subset))
         except StopIteration as end:
             return tuple(sorted(end.value))
         return ()
 
-    async def _fails(self, nodes: tuple[str, ...]) -> bool:
+    async def _set_fails(self, nodes: tuple[str, ...]) -> bool:
         """Whether these nodes are not well together: in one all-reduce, else each with the next of a ring."""
         before = len(self._measured)
         failed = not self._gone.keys().isdisjoint(nodes)
@@ -186,14 +186,16 @@ class PlanRunner:
             rate = await self._all_reduce(nodes)
             failed = rate is None
         elif not failed:
-            for each in packed(ring(nodes)):
-                await self._round(each)
-        seen = fit(self._measured, self._groups, self._gone)
-        slow = seen.slow_below * (seen.reference_gbps or 0.0)
+            for pairs in packed(ring(nodes)):
+                await self._run_round(pairs)
+        fit_now = fit(self._measured, self._groups, self._gone)
+        slow = fit_now.slow_below * (fit_now.reference_gbps or 0.0)
         failed = failed or not self._gone.keys().isdisjoint(nodes) or (rate is not None and rate < slow)
         failed = failed or any(
-            one.fault or (one.gbps or 0.0) < slow or (one.loss or 0.0) > seen.lossy_above
-            for one in self._measured[before:]
+            measurement.fault
+            or (measurement.gbps or 0.0) < slow
+            or (measurement.loss or 0.0) > fit_now.lossy_above
+            for measurement in self._measured[before:]
         )
         self._tries.append(Try(nodes, failed, rate))
         return failed
@@ -204,7 +206,7 @@ class PlanRunner:
         self._progress(f"round {self._place}: an all-reduce over {len(nodes)} nodes")
         first, name = nodes[0], "all"
         self._crew.say(first, do="open", round=self._place, flows=[name])
-        port = (await self._ports({first: [name]})).get(name)
+        port = (await self._await_ports({first: [name]})).get(name)
         if port is None:
             return None
         shared = {
@@ -218,33 +220,33 @@ class PlanRunner:
             node: [{**shared, "place": place, **(end if place else {"from": ""})}]
             for place, node in enumerate(nodes)
         }
-        ends = (await self._results(flows)).get(name, {})
-        rates = [rate for told in ends.values() if (rate := number(told.get("gbps"))) is not None]
+        ends = (await self._collect_results(flows)).get(name, {})
+        rates = [rate for answer in ends.values() if (rate := number(answer.get("gbps"))) is not None]
         return min(rates) if len(rates) == len(nodes) else None
 
-    async def _round(self, pairs: Round, more: str = "") -> None:
-        pairs = tuple(one for one in pairs if self._gone.keys().isdisjoint(one))
+    async def _run_round(self, pairs: Round, more: str = "") -> None:
+        pairs = tuple(pair for pair in pairs if self._gone.keys().isdisjoint(pair))
         if not pairs or self._stopped.is_set():
             return
         self._place += 1
         self._progress(f"round {self._place} of {len(self._plan.rounds)}{more}: {len(pairs)} pairs")
         listening: dict[str, dict[str, list[str]]] = {}
-        for one in pairs:
-            for lane in self._lanes(one):
-                listening.setdefault(one[0], {})[lane.flow] = [lane.addresses[0], lane.devices[0]]
+        for pair in pairs:
+            for lane in self._pair_lanes(pair):
+                listening.setdefault(pair[0], {})[lane.flow] = [lane.addresses[0], lane.devices[0]]
         for host, flows in listening.items():
             self._crew.say(host, do="open", round=self._place, flows=list(flows), rails=flows)
-        ports = await self._ports(listening)
-        await self._load([one for one in pairs if self._gone.keys().isdisjoint(one)], ports)
+        ports = await self._await_ports(listening)
+        await self._load_pairs([pair for pair in pairs if self._gone.keys().isdisjoint(pair)], ports)
 
-    async def _ports(self, listening: Mapping[str, Collection[str]]) -> dict[str, int]:
+    async def _await_ports(self, listening: Mapping[str, Collection[str]]) -> dict[str, int]:
         ports: dict[str, int] = {}
         waiting = set(listening)
         until = time.monotonic() + OPENING_S
-        while waiting and (heard := await self._hear(until)):
-            host, told = heard
-            if told.get("is_") == "open" and told.get("round") == self._place:
-                opened = part(told, "ports")
+        while waiting and (event := await self._next_event(until)):
+            host, message = event
+            if message.get("is_") == "open" and message.get("round") == self._place:
+                opened = part(message, "ports")
                 ports.update(
                     {flow: port for flow in opened if (port := whole_number(opened, flow)) is not None}
                 )
@@ -254,9 +256,9 @@ class PlanRunner:
             self._gone.update(dict.fromkeys(sorted(waiting)))
         return ports
 
-    async def _load(self, pairs: Sequence[Pair], ports: Mapping[str, int]) -> None:
+    async def _load_pairs(self, pairs: Sequence[Pair], ports: Mapping[str, int]) -> None:
         flows: dict[str, list[dict[str, Any]]] = {}
-        lanes = {one: [lane for lane in self._lanes(one) if lane.flow in ports] for one in pairs}
+        lanes = {nodes: [lane for lane in self._pair_lanes(nodes) if lane.flow in ports] for nodes in pairs}
         for pair, lane in ((pair, lane) for pair, several in lanes.items() for lane in several):
             shared = {
                 "flow": lane.flow,
@@ -269,62 +271,65 @@ class PlanRunner:
             flows.setdefault(pair[0], []).append({**shared, "place": 0, "from": b, "bound": a})
             dialling = {"place": 1, "to": [a, ports[lane.flow]], "bound": b, "device": lane.devices[1]}
             flows.setdefault(pair[1], []).append({**shared, **dialling})
-        found = await self._results(flows)
+        answers = await self._collect_results(flows)
         if not self._stopped.is_set():
             self._measured += [
                 join_rails(
-                    [(lane.rail, join_ends(one, found.get(lane.flow, {}), self._place)) for lane in several]
+                    [
+                        (lane.rail, join_ends(nodes, answers.get(lane.flow, {}), self._place))
+                        for lane in several
+                    ]
                 )
-                for one, several in lanes.items()
+                for nodes, several in lanes.items()
                 if several
             ]
 
-    async def _results(
+    async def _collect_results(
         self, flows: Mapping[str, list[dict[str, Any]]]
     ) -> dict[str, dict[str, dict[str, Any]]]:
         """Start what the nodes are to do, and what they say of it: by flow, then by node."""
         limit = self._plan.seconds + METHODS[self._plan.what].beyond_s
         for host, mine in flows.items():
-            told: dict[str, Any] = {
+            command: dict[str, Any] = {
                 "what": self._plan.what,
                 "seconds": self._plan.seconds,
                 "size": self._size,
                 "limit": limit,
                 "flows": mine,
             }
-            self._crew.say(host, do="go", round=self._place, **told)
+            self._crew.say(host, do="go", round=self._place, **command)
         waiting = {(host, flow["flow"]) for host, mine in flows.items() for flow in mine}
-        found: dict[str, dict[str, dict[str, Any]]] = {}
+        answers: dict[str, dict[str, dict[str, Any]]] = {}
         until = time.monotonic() + limit + 1
-        while waiting and (heard := await self._hear(until)):
-            host, answer = heard
+        while waiting and (event := await self._next_event(until)):
+            host, answer = event
             if answer.get("is_") == "result" and answer.get("round") == self._place:
-                found.setdefault(text(answer, "flow"), {})[host] = answer
+                answers.setdefault(text(answer, "flow"), {})[host] = answer
                 waiting.discard((host, text(answer, "flow")))
-            waiting = {one for one in waiting if one[0] not in self._gone}
+            waiting = {entry for entry in waiting if entry[0] not in self._gone}
         if waiting and not self._stopped.is_set():
-            await self._ping({host for host, _ in waiting})
-        return found
+            await self._ping_hosts({host for host, _ in waiting})
+        return answers
 
-    async def _ping(self, hosts: set[str]) -> None:
-        """Whoever does not even answer this has stopped answering."""
+    async def _ping_hosts(self, hosts: set[str]) -> None:
+        """A node that does not even answer this has stopped answering."""
         for host in hosts:
             self._crew.say(host, do="ping", round=self._place)
         until = time.monotonic() + OPENING_S
-        while hosts and (heard := await self._hear(until)):
-            hosts.discard(heard[0])
+        while hosts and (event := await self._next_event(until)):
+            hosts.discard(event[0])
         if not self._stopped.is_set():
             self._gone.update(dict.fromkeys(sorted(hosts)))
 
-    async def _hear(self, until: float) -> tuple[str, dict[str, Any]] | None:
+    async def _next_event(self, until: float) -> tuple[str, dict[str, Any]] | None:
         """What an agent says, until some time, or until somebody ends it all."""
-        while not self._stopped.is_set() and (left := until - time.monotonic()) > 0:
-            heard = await self._crew.observe(min(left, 0.2))
-            if heard is None:
+        while not self._stopped.is_set() and (remaining := until - time.monotonic()) > 0:
+            event = await self._crew.observe(min(remaining, 0.2))
+            if event is None:
                 continue
-            host, told = heard
-            if told is None:
+            host, message = event
+            if message is None:
                 self._gone[host] = None
                 return host, {}
-            return host, told
+            return host, message
         return None

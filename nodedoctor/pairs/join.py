@@ -10,14 +10,14 @@ from nodedoctor.json_shapes import number, part, text, whole_number
 from nodedoctor.pairs.model import Fault, Measurement, Pair
 
 
-def join_ends(one: Pair, found: Mapping[str, Mapping[str, Any]], place: int) -> Measurement:
+def join_ends(pair: Pair, answers: Mapping[str, Mapping[str, Any]], place: int) -> Measurement:
     """What both ends say, as one measurement."""
-    ends = [found[name] for name in one if name in found]
-    faults = [said for end in ends if (said := text(end, "fault"))]
-    told: list[Fault] = [
+    ends = [answers[name] for name in pair if name in answers]
+    faults = [kind for end in ends if (kind := text(end, "fault"))]
+    ranked: list[Fault] = [
         fault for fault in ("corrupt", "refused", "filtered", "hang", "error") if fault in faults
     ]
-    fault = told[0] if told else "hang" if len(ends) < 2 or faults else None
+    fault = ranked[0] if ranked else "hang" if len(ends) < 2 or faults else None
     notes = [note for end in ends if (note := text(end, "note"))]
     rates = [rate for end in ends if (rate := number(end.get("gbps"))) is not None]
     losses = [
@@ -27,14 +27,14 @@ def join_ends(one: Pair, found: Mapping[str, Mapping[str, Any]], place: int) -> 
     ]
     trips = [trip for end in ends if (trip := number(end.get("rtt_us"))) is not None]
     return Measurement(
-        one,
+        pair,
         round(min(rates), 4) if len(rates) == 2 else None,
         fault,
         round(max(losses), 6) if losses else None,
         min(trips) if trips else None,
         place,
         "; ".join(dict.fromkeys(notes))[:200],
-        _rails(ends),
+        _rail_rates(ends),
     )
 
 
@@ -67,12 +67,12 @@ def join_rails(measured: Sequence[tuple[str, Measurement]]) -> Measurement:
     )
 
 
-def _rails(ends: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _rail_rates(ends: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The lesser rate of each rail: each end says how fast it wrote."""
     rails: dict[str, float] = {}
     for end in ends:
-        said = part(end, "rails")
-        for name in said:
-            if (rate := number(said[name])) is not None:
+        rates = part(end, "rails")
+        for name in rates:
+            if (rate := number(rates[name])) is not None:
                 rails[name] = min(rate, rails.get(name, rate))
     return rails

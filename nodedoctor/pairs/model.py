@@ -1,4 +1,4 @@
-"""The nouns of tests between nodes: a measurement of one pair, and what is wrong with whom."""
+"""The nouns of tests between nodes: a measurement of one pair, and what is wrong with which nodes."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Plan:
     @property
     def pairs(self) -> int:
         """How many different pairs the first rounds measure."""
-        return len({one for each in self.rounds for one in each})
+        return len({ends for pairs in self.rounds for ends in pairs})
 
 
 def plan(nodes: Sequence[str], mode: Mode | None, seconds: float, what: What = "tcp", seed: int = 0) -> Plan:
@@ -69,7 +69,7 @@ def plan(nodes: Sequence[str], mode: Mode | None, seconds: float, what: What = "
     Without a mode the plan is cut so that it takes 15 minutes at most.
     """
     chosen = mode or ("all" if len(nodes) <= ALL_UP_TO else "sample")
-    rounds = _rounds(tuple(nodes), chosen, seed)
+    rounds = _mode_rounds(tuple(nodes), chosen, seed)
     again = LOOKS_AGAIN * ROUNDS_AGAIN
     if chosen == "bisect":
         again += ROUNDS_OF_A_TRY * tries_at_most(len(nodes))
@@ -93,8 +93,8 @@ def _how_many(nodes: Sequence[str]) -> int:
 def _one_round(nodes: Sequence[str], number: int) -> Round:
     """One of them: the first node keeps its seat, the others have moved on by as many."""
     first, *others = [*nodes, None] if len(nodes) % 2 else nodes
-    turned = len(others) - number
-    seats = [first, *others[turned:], *others[:turned]]
+    offset = len(others) - number
+    seats = [first, *others[offset:], *others[:offset]]
     half = len(seats) // 2
     sides = zip(seats[:half], reversed(seats[half:]), strict=True)
     return tuple(pair(a, b) for a, b in sides if a is not None and b is not None)
@@ -112,20 +112,20 @@ def packed(pairs: Iterable[Pair]) -> tuple[Round, ...]:
     """Pairs in rounds in which no node is twice, in the order given as far as that goes."""
     rounds: list[list[Pair]] = []
     busy: list[set[str]] = []
-    for one in pairs:
-        for place, taken in enumerate(busy):  # noqa: B007
-            if taken.isdisjoint(one):
+    for ends in pairs:
+        for place, busy_nodes in enumerate(busy):  # noqa: B007
+            if busy_nodes.isdisjoint(ends):
                 break
         else:
             place = len(busy)
             rounds.append([])
             busy.append(set())
-        rounds[place].append(one)
-        busy[place].update(one)
+        rounds[place].append(ends)
+        busy[place].update(ends)
     return tuple(map(tuple, rounds))
 
 
-def _rounds(nodes: tuple[str, ...], mode: Mode, seed: int) -> tuple[Round, ...]:
+def _mode_rounds(nodes: tuple[str, ...], mode: Mode, seed: int) -> tuple[Round, ...]:
     if mode == "all":
         return all_rounds(nodes)
     if mode in ("ring", "bisect"):
@@ -138,29 +138,31 @@ def _rounds(nodes: tuple[str, ...], mode: Mode, seed: int) -> tuple[Round, ...]:
 
 
 def doubts(
-    planned: Plan,
+    plan: Plan,
     measured: Sequence[Measurement],
     groups: Mapping[str, str],
-    gone: Iterable[str],
+    lost_nodes: Iterable[str],
     spent: int,
 ) -> tuple[Fit, tuple[Round, ...]]:
     """What the measurements say so far, and the rounds that would settle its doubts; none when it is over.
 
     Nodes in no doubt are busy as well, as in the first rounds: what shares less with others is faster, and
-    whom only the first rounds measured would look slow beside it.
+    a node that only the first rounds measured would look slow beside it.
     """
-    seen = fit(measured, groups, gone)
-    room = min(ROUNDS_AGAIN, planned.again - spent)
-    blamed = {name for culprit in seen.culprits if culprit.kind == "node" for name in culprit.names}
-    well = [name for name in planned.nodes if name not in blamed]
-    rounds = packed(seen.next)[: max(0, room)]
-    return seen, tuple((*each, *_beside(each, well, spent + number)) for number, each in enumerate(rounds))
+    fit_now = fit(measured, groups, lost_nodes)
+    room = min(ROUNDS_AGAIN, plan.again - spent)
+    blamed = {name for culprit in fit_now.culprits if culprit.kind == "node" for name in culprit.names}
+    sound = [name for name in plan.nodes if name not in blamed]
+    rounds = packed(fit_now.next)[: max(0, room)]
+    return fit_now, tuple(
+        (*pairs, *_idle_pairs(pairs, sound, spent + number)) for number, pairs in enumerate(rounds)
+    )
 
 
-def _beside(busy: Round, nodes: Iterable[str], number: int) -> Round:
+def _idle_pairs(busy: Round, nodes: Iterable[str], number: int) -> Round:
     """Pairs of the nodes that a round leaves idle, others in each round."""
-    taken = {name for one in busy for name in one}
-    idle = [name for name in nodes if name not in taken]
+    busy_nodes = {name for ends in busy for name in ends}
+    idle = [name for name in nodes if name not in busy_nodes]
     return _one_round(idle, number % _how_many(idle)) if len(idle) > 1 else ()
 
 
@@ -168,10 +170,10 @@ def smallest_failing(nodes: Sequence[str]) -> Generator[tuple[str, ...], bool, t
     """Halve a set of nodes that fails together until the smallest set that still fails is left.
 
     Yields sets to be tried and is sent whether each failed; returns the smallest. Fewer than two nodes are
-    never tried: they have nobody to talk to. The algorithm is QuickXplain (Junker, AAAI 2004), which needs
+    never tried: they have no partner. The algorithm is QuickXplain (Junker, AAAI 2004), which needs
     about 2 k log2(n / k) tries for k culprits and also finds two nodes that fail only with each other.
     """
-    return (yield from _smallest((), tuple(nodes), False))
+    return (yield from _smallest_failing((), tuple(nodes), False))
 
 
 def tries_at_most(nodes: int) -> int:
@@ -179,13 +181,16 @@ def tries_at_most(nodes: int) -> int:
     return 4 * (nodes.bit_length() + 1)
 
 
-def _smallest(
-    kept: tuple[str, ...], left: tuple[str, ...], grown: bool
+def _smallest_failing(
+    background: tuple[str, ...], candidates: tuple[str, ...], has_delta: bool
 ) -> Generator[tuple[str, ...], bool, tuple[str, ...]]:
-    if grown and len(kept) > 1 and (yield kept):
+    if has_delta and len(background) > 1 and (yield background):
         return ()
-    if len(left) < 2:
-        return left
-    first, second = left[: len(left) // 2], left[len(left) // 2 :]
-    found = yield from _smallest((*kept, *first), second, True)
-    return (*(yield from _smallest((*kept, *found), first, bool(found))), *found)
+    if len(candidates) < 2:
+        return candidates
+    first, second = candidates[: len(candidates) // 2], candidates[len(candidates) // 2 :]
+    from_second = yield from _smallest_failing((*background, *first), second, True)
+    return (
+        *(yield from _smallest_failing((*background, *from_second), first, bool(from_second))),
+        *from_second,
+    )

@@ -17,23 +17,23 @@ EVIDENCE = 3
 """Measurements shown under a finding."""
 
 
-def plan(told: Mapping[str, Any]) -> str:
+def plan(doc: Mapping[str, Any]) -> str:
     """What will be done and how long it takes, in three lines."""
-    rounds, again = told["rounds"], told["rounds_again"]
-    pairs = f"{told['pairs']} of {told['of_pairs']} pairs"
-    load = f"{count_with_noun(rounds, 'round')} of {told['seconds_each']:g} s load"
+    rounds, again = doc["rounds"], doc["rounds_again"]
+    pairs = f"{doc['pairs']} of {doc['of_pairs']} pairs"
+    load = f"{count_with_noun(rounds, 'round')} of {doc['seconds_each']:g} s load"
     return (
-        f"pairs: {told['nodes']} nodes, mode {told['mode']}, {pairs}, {METHODS[told['what']].plan}\n"
-        f"  {load}: {told['expected_seconds'] / 60:.1f} minutes;"
-        f" with {again} rounds for doubts {told['longest_seconds'] / 60:.1f} at most\n"
+        f"pairs: {doc['nodes']} nodes, mode {doc['mode']}, {pairs}, {METHODS[doc['what']].plan}\n"
+        f"  {load}: {doc['expected_seconds'] / 60:.1f} minutes;"
+        f" with {again} rounds for doubts {doc['longest_seconds'] / 60:.1f} at most\n"
         f"  load: the network between these nodes and a core or two on each; nothing is changed\n"
     )
 
 
-def render(told: Mapping[str, Any], width: int = 100) -> str:
+def render(document: Mapping[str, Any], width: int = 100) -> str:
     """The whole document as lines."""
     lines: list[str] = []
-    made = told["plan"]
+    plan = document["plan"]
 
     def show(lead: str, text: str) -> None:
         lines.extend(
@@ -47,14 +47,14 @@ def render(told: Mapping[str, Any], width: int = 100) -> str:
         )
 
     show(
-        f"{_WORD[told['verdict']]} ",
-        f"{made['nodes']} nodes measured, {count_with_noun(made['rounds_run'], 'round')} in "
-        f"{told['seconds']:.0f} s",
+        f"{_WORD[document['verdict']]} ",
+        f"{plan['nodes']} nodes measured, {count_with_noun(plan['rounds_run'], 'round')} in "
+        f"{document['seconds']:.0f} s",
     )
-    if told["interrupted"]:
+    if document["interrupted"]:
         show("     ", "interrupted: what was measured until then")
     for status in (status.value for status in WORST_FIRST):
-        for finding in told["findings"]:
+        for finding in document["findings"]:
             if finding["status"] != status:
                 continue
             check, subject = finding["id"].partition("@")[0], finding["subject"]
@@ -67,20 +67,22 @@ def render(told: Mapping[str, Any], width: int = 100) -> str:
                 show("     fix  ", fix["text"])
                 for step in fix["steps"]:
                     show("       $ ", step["command"] + (f"   ({step['when']})" if step["when"] else ""))
-    if told["bisection"] and told["bisection"]["smallest"]:
-        show("     smallest set that fails: ", fold(told["bisection"]["smallest"]))
-    if told["seen_once"]:
-        pairs = ", ".join(" - ".join(one) for one in told["seen_once"][:5])
+    if document["bisection"] and document["bisection"]["smallest"]:
+        show("     smallest set that fails: ", fold(document["bisection"]["smallest"]))
+    if document["seen_once"]:
+        pairs = ", ".join(" - ".join(pair) for pair in document["seen_once"][:5])
         show("     ", f"odd once and not confirmed: {pairs}")
-    if told["next"]:
-        nodes = fold(sorted({name for one in told["next"] for name in one}))
-        show("     ", f"measure next: {nodes} ({len(told['next'])} pairs)")
-    if told["reference_gbps"] is not None:
-        bounds = f"slow is below {told['slow_below']:.0%} of {told['reference_gbps']:.3g} Gb/s"
+    if document["next"]:
+        nodes = fold(sorted({name for pair in document["next"] for name in pair}))
+        show("     ", f"measure next: {nodes} ({len(document['next'])} pairs)")
+    if document["reference_gbps"] is not None:
+        bounds = f"slow is below {document['slow_below']:.0%} of {document['reference_gbps']:.3g} Gb/s"
         lossy = (
-            f", lossy above {told['lossy_above']:.2%} sent again" if made["what"] in ("tcp", "rails") else ""
+            f", lossy above {document['lossy_above']:.2%} sent again"
+            if plan["what"] in ("tcp", "rails")
+            else ""
         )
         show("     ", bounds + lossy)
-    for untried in told["untried"]:
+    for untried in document["untried"]:
         show("     ", untried)
     return "\n".join(lines) + "\n"

@@ -18,31 +18,31 @@ def leaves(text: str, hosts: Iterable[str]) -> dict[str, str]:
 
     Names are compared without the user of `user@host`, and also without the domain.
     """
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     switch = ""
     for line in text.splitlines():
         line = line.strip()
         if match := _SLURM.search(line):
-            found.update(dict.fromkeys(_nodes(match[2]), match[1]))
+            by_name.update(dict.fromkeys(_expand_nodes(match[2]), match[1]))
         elif match := _SWITCH.match(line):
             switch = match[1]
         elif switch and (match := _PORT.match(line)):
-            found.setdefault(match[1], switch)
+            by_name.setdefault(match[1], switch)
         elif not switch and len(words := line.partition("#")[0].split()) == 2 and "=" not in line:
-            found.update(dict.fromkeys(_nodes(words[0]), words[1]))
-    known = {}
+            by_name.update(dict.fromkeys(_expand_nodes(words[0]), words[1]))
+    by_host = {}
     for host in hosts:
         name = host.rpartition("@")[2]
-        if leaf := found.get(name) or found.get(name.partition(".")[0]):
-            known[host] = leaf
-    if not known:
+        if leaf := by_name.get(name) or by_name.get(name.partition(".")[0]):
+            by_host[host] = leaf
+    if not by_host:
         raise NodeDoctorError(
             "--topology: no node of this run is in it (topology.conf, ibnetdiscover, `node leaf`)"
         )
-    return known
+    return by_host
 
 
-def _nodes(text: str) -> list[str]:
+def _expand_nodes(text: str) -> list[str]:
     try:
         return list(expand(text))
     except NodeSetError:

@@ -11,7 +11,7 @@ stdout and stderr; `environ` with variables of all programs to come; or `watch` 
 of a child that nodedoctor started itself. Answers:
 `started NUMBER PID` once it has a session of its own, `ended NUMBER STATUS` (of wait(2)), `failed NUMBER
 ERRNO`. Ends when nodedoctor does, and kills what still runs: the sessions it knows, and then whatever has the
-mark of this run in its environment, as nobody told of a child that nodedoctor started in its last moment.
+mark of this run in its environment, as a child that nodedoctor started in its last moment was not announced.
 What cannot be killed is left behind.
 """
 
@@ -76,12 +76,12 @@ def main() -> None:
                 os.read(woken, 4096)
                 report_ends(asker, numbers)
                 continue
-            asked = receive(asker)
-            if asked is None:
+            request = receive(asker)
+            if request is None:
                 signal.set_wakeup_fd(-1)
                 end_all([*numbers, *others])
                 os._exit(0)
-            number, words, outputs = asked
+            number, words, outputs = request
             if number == "environ":
                 for word in words:
                     name, _, value = word.partition("=")
@@ -121,10 +121,10 @@ def prepare() -> None:
 
 
 def receive(asker: socket) -> Asked | None:
-    """The next message: its number, the words, the descriptors; None when nobody asks any more."""
+    """The next message: its number, the words, the descriptors; None when the asker is gone."""
     try:
         data, ancillary, _, _ = asker.recvmsg(LARGEST, CMSG_SPACE(8))
-    except ConnectionError:  # it died before it had read all that it was told
+    except ConnectionError:  # it died before it had read all that was sent
         return None
     if not data:
         return None
@@ -158,17 +158,17 @@ def end(kill: Callable[[int, int], None], pid: int) -> None:
 
 def marked(mark: str) -> list[int]:
     """The processes with this mark, but ourselves: also those that left their session."""
-    wanted, found = f"{MARK}={mark}".encode(), []
+    wanted, pids = f"{MARK}={mark}".encode(), []
     for entry in os.listdir("/proc") if mark else ():
         if not entry.isdecimal() or int(entry) == os.getpid():
             continue
         try:
             with open(f"/proc/{entry}/environ", "rb") as file:
                 if wanted in file.read().split(b"\0"):
-                    found.append(int(entry))
+                    pids.append(int(entry))
         except OSError:  # it has ended, or is another user's
             continue
-    return found
+    return pids
 
 
 def tell(asker: socket, text: str) -> None:
@@ -179,9 +179,9 @@ def tell(asker: socket, text: str) -> None:
         return
 
 
-def start(asker: socket, asked: Asked, numbers: dict[int, str]) -> None:
+def start(asker: socket, request: Asked, numbers: dict[int, str]) -> None:
     """Fork one program."""
-    number, words, outputs = asked
+    number, words, outputs = request
     try:
         pid = os.fork()
     except OSError as error:  # no more processes

@@ -1,6 +1,6 @@
 """Where a path leads that we are to write to, over no link of another user.
 
-Whoever owns a link chooses what we write to: as root that is any file. The kernel refuses such links only in
+The owner of a link chooses what we write to: as root that is any file. The kernel refuses such links only in
 folders like /tmp, and only where fs.protected_symlinks is set (proc_sys_fs(5)).
 """
 

@@ -13,7 +13,7 @@ import sys
 
 
 def add_folders() -> None:
-    """Search the folders told on the command line, after the standard library."""
-    told = sys._xoptions.get("packages")
-    if isinstance(told, str):
-        sys.path += [folder for folder in told.split(os.pathsep) if os.path.isabs(folder)]
+    """Search the folders named on the command line, after the standard library."""
+    folders = sys._xoptions.get("packages")
+    if isinstance(folders, str):
+        sys.path += [folder for folder in folders.split(os.pathsep) if os.path.isabs(folder)]

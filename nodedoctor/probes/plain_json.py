@@ -26,7 +26,7 @@ def dumps(value: Any) -> str:
 def members(value: Any) -> int:
     """How many members lists and objects have, those within each other included."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return sum(1 + members(one) for one in inner)
+    return sum(1 + members(member) for member in inner)
 
 
 def with_count(document: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Forked readers at their end: waited for in bounded time, so that they are nobody's zombies."""
+"""Forked readers at their end: waited for in bounded time, so that none stays a zombie."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ REAP_S = 0.1
 def end(pids: Iterable[int]) -> None:
     """Kill forks that have answered, or will not, and wait for all of them; what cannot end is left behind.
 
-    Who ends before its forks hands them to PID 1. In a container that may be a program that waits for nobody,
+    Who ends before its forks hands them to PID 1. In a container that may be a program that reaps no child,
     and each of them would stay in its table of processes.
     """
-    left = list(pids)
-    for pid in left:
+    remaining = list(pids)
+    for pid in remaining:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:  # where SIGCHLD is ignored the kernel keeps none
             continue
     ends = time.monotonic() + REAP_S
-    while left := [pid for pid in left if not _is_gone(pid)]:
+    while remaining := [pid for pid in remaining if not _is_gone(pid)]:
         if time.monotonic() > ends:
             return
         time.sleep(0.0005)

@@ -4,14 +4,14 @@ A site cannot send a recording away that names its hosts, people and network. He
 the same stand-in in everything one run says, and every value keeps the shape that parsers and checks go by,
 so that a redacted recording is judged like the original.
 
-Four things are replaced: what `learn` found where names and serials are known to stand (`gpu-a3-017` becomes
-`node-1` wherever it stands as a word, also as part of `gpu-a3-017.site.example`, and with it the other
+Four things are replaced: what `learn` found where names and serials are known to be (`gpu-a3-017` becomes
+`node-1` wherever it is a word, also as part of `gpu-a3-017.site.example`, and with it the other
 `gpu-a3-NNN`), what `prose` knows by its ending or by the words of a log around it (`fs07.site.example`,
 `server X`, `user X`, `X@o2ib`, shares, buckets, pods, other people's programs on a GPU), what `folders` finds
 in paths (projects, mounts, environments, scripts), and what has an
 unmistakable shape (UUID, MAC, IPv6, GUID, IPv4 that is no version, mail, iSCSI names, ids of access keys and
 of Slurm's jobs, what follows `/home/`). A name that is an ordinary word (a host called `node`, a user called
-`data`: see `words`) is replaced only where a name must stand: after `/home/`, `//`, `USER=` and the like,
+`data`: see `words`) is replaced only where a name must be: after `/home/`, `//`, `USER=` and the like,
 before `@`, as the value of a known key. PCI addresses, versions, times, names of interfaces and adapters,
 accounts of distributions and addresses that mean the same everywhere stay, and so do the folders of the
 system, containers' images, programs that are not on a GPU, plug-ins, and numbers of users outside of `uid_N`
@@ -19,7 +19,7 @@ and `uid=N`.
 
 What cannot be promised: free text may name anything in words that nothing marks as a name (`rack of team
 blue`, a model in a folder's name, a domain with an ending that `prose` does not list). A recording is text:
-whoever sends it reads it first, and whoever asks for a recording is told so.
+the sender reads it first, and the request for a recording says so.
 """
 
 from __future__ import annotations
@@ -59,42 +59,42 @@ class Redaction:
         options: Mapping[str, Any] | None = None,
     ) -> Redaction:
         """The stand-ins for what these name; the same for the same, in whatever order they are then used."""
-        seen = tuple(observations)
-        corpus = corpus_of(seen, node, options or {})
-        known = learn(seen, corpus)
+        observed = tuple(observations)
+        corpus = corpus_of(observed, node, options or {})
+        originals = learn(observed, corpus)
         stand_ins = StandIns(corpus)
-        for name in known.hosts:
+        for name in originals.hosts:
             stand_ins.host(name)
-        for name in known.users:
+        for name in originals.users:
             stand_ins.user(name)
-        for name in known.labels:
+        for name in originals.labels:
             stand_ins.label(name)
-        made = cls(Replacer(known, stand_ins), stand_ins)
-        made.node(node)
-        for observation in seen:
-            made.observation(observation)
-        return made
+        redaction = cls(Replacer(originals, stand_ins), stand_ins)
+        redaction.node(node)
+        for observation in observed:
+            redaction.observation(observation)
+        return redaction
 
     def text(self, text: str) -> str:
         """The text with every original in it replaced."""
-        known = self._seen.get(text)
-        if known is None:
-            known = self._seen[text] = self._replacer.text(text)
-        return known
+        redacted = self._seen.get(text)
+        if redacted is None:
+            redacted = self._seen[text] = self._replacer.text(text)
+        return redacted
 
-    def observation(self, seen: Observation) -> Observation:
+    def observation(self, observation: Observation) -> Observation:
         """What a probe said, for a recording."""
         return replace(
-            seen,
-            text=structures.redacted(seen.probe, self.text(seen.text), self._stand_ins),
-            note=self.text(seen.note),
-            argv=tuple(map(self.text, seen.argv)),
+            observation,
+            text=structures.redacted(observation.probe, self.text(observation.text), self._stand_ins),
+            note=self.text(observation.note),
+            argv=tuple(map(self.text, observation.argv)),
         )
 
     def node(self, node: Mapping[str, Any]) -> dict[str, Any]:
         """What names a node, and what a report's headline says of it."""
-        made: dict[str, Any] = self.document(dict(node))
-        return made
+        document: dict[str, Any] = self.document(dict(node))
+        return document
 
     def document(self, value: Any, key: str = "") -> Any:
         """Plain data with every text in it replaced, keys too; numbers stay, anything else becomes text."""
@@ -102,17 +102,19 @@ class Redaction:
             kind = _KINDS.get(key)
             return self._replacer.name(kind, value) if kind else self.text(value)
         if isinstance(value, Mapping):
-            return {self._key(name): self.document(one, str(name)) for name, one in value.items()}
+            return {
+                self._redact_key(name): self.document(member, str(name)) for name, member in value.items()
+            }
         if isinstance(value, set | frozenset):
-            return {self.document(one, key) for one in value}
+            return {self.document(member, key) for member in value}
         if isinstance(value, list | tuple):
-            made = [self.document(one, key) for one in value]
-            return made if isinstance(value, list) else tuple(made)
+            members = [self.document(member, key) for member in value]
+            return members if isinstance(value, list) else tuple(members)
         return value if value is None or isinstance(value, int | float) else self.text(str(value))
 
     def report(self, report: Report) -> Report:
         """A report in which nothing but the tool's own words, numbers and times is as it was."""
         return structures.redacted_report(report, self)
 
-    def _key(self, key: Any) -> Any:
+    def _redact_key(self, key: Any) -> Any:
         return self.text(key) if isinstance(key, str) else key

@@ -2,7 +2,7 @@
 
 Addresses of one /24 (IPv6: /64) come out in one, private ones within the same private range, public ones in
 the ranges for benchmarks and documentation (RFC 2544, RFC 3849). Loopback, multicast, netmasks, the clouds'
-metadata service and the unspecified address name nobody and stay.
+metadata service and the unspecified address name no host and stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PRIVATE = ("10.", "192.168.", "169.254.", *(f"172.{n}." for n in range(16, 32))
             *(f"100.{n}." for n in range(64, 128)))  # fmt: skip
 _BENCHMARK = 198 << 16 | 18 << 8  # 198.18.0.0/15, as the number of a /24
 _RESERVED = 240 << 16
-_LOCAL_MAC = 0x02_00_00_00_00_00  # locally administered: the vendor is not told either
+_LOCAL_MAC = 0x02_00_00_00_00_00  # locally administered: it hides the vendor too
 _LOCAL_GUID = 0x0200_00FF_FE00_0000  # the same as a modified EUI-64
 
 
@@ -53,8 +53,8 @@ def names_nobody(text: str) -> bool:
 class Addresses:
     """Hands out stand-ins for addresses; none whose value, or for IP whose network, is taken."""
 
-    def __init__(self, taken: ReservedWords) -> None:
-        self._taken = taken
+    def __init__(self, reserved: ReservedWords) -> None:
+        self._taken = reserved
         self._octets: dict[str, dict[int, int]] = {}
         self._left: dict[str, Iterator[int]] = {}
         self._values: dict[str, dict[int, int]] = {}
@@ -67,16 +67,20 @@ class Addresses:
             return text
         a, b, c, d = (int(part) for part in text.split("."))
         if not is_private(text):
-            number = self._number("public", a << 16 | b << 8 | c, self._public_free)
+            number = self._stand_in_number("public", a << 16 | b << 8 | c, self._public_free)
             a, b, c = number >> 16, number >> 8 & 255, number & 255
         elif a in (192, 169):
-            c = self._octet(f"{a}.{b}", c, range(256))
+            c = self._replace_octet(f"{a}.{b}", c, range(256))
         else:
             second = {10: range(256), 100: range(64, 128), 172: range(16, 32)}[a]
             was = f"{a}.{b}"
-            b = self._octet(f"{a}", b, second)
-            c = self._octet(was, c, range(1, 256), clear=True) if c else 0
-        last = self._octet(text.rpartition(".")[0], d, range(1, 255), clear=True) if d not in (0, 255) else d
+            b = self._replace_octet(f"{a}", b, second)
+            c = self._replace_octet(was, c, range(1, 256), fresh=True) if c else 0
+        last = (
+            self._replace_octet(text.rpartition(".")[0], d, range(1, 255), fresh=True)
+            if d not in (0, 255)
+            else d
+        )
         return f"{a}.{b}.{c}.{last}"
 
     def ipv6(self, text: str) -> str:
@@ -91,58 +95,58 @@ class Addresses:
             four = self.ipv4(str(ipaddress.IPv4Address(value & 0xFFFFFFFF)))
             if "." in text:
                 return text[: text.rindex(":") + 1] + four
-            return _like(text, value >> 32 << 32 | int(ipaddress.IPv4Address(four)))
+            return _format_like(text, value >> 32 << 32 | int(ipaddress.IPv4Address(four)))
         if top & 0xFE00 == 0xFC00:
-            network = 0xFD00 << 48 | self._network("fd00:0:0:", network)
+            network = 0xFD00 << 48 | self._network_number("fd00:0:0:", network)
         elif top & 0xE000 == 0x2000:
-            network = 0x2001_0DB8 << 32 | self._network("2001:db8:0:", network)
+            network = 0x2001_0DB8 << 32 | self._network_number("2001:db8:0:", network)
         elif top & 0xFF00 != 0xFE00:
             return text
-        return _like(text, network << 64 | self.guid(host))
+        return _format_like(text, network << 64 | self.guid(host))
 
     def mac(self, value: int) -> int:
         """The stand-in of a MAC address; broadcast, protocols' multicast and the empty one stay."""
         if value in (0, (1 << 48) - 1) or value >> 24 in (0x01005E, 0x0180C2):
             return value
-        taken = self._taken.digits("020000", "020000[0-9a-f]{6}")
-        return self._number("mac", value, lambda n: _free(_LOCAL_MAC + n, 12, taken))
+        reserved = self._taken.digits("020000", "020000[0-9a-f]{6}")
+        return self._stand_in_number("mac", value, lambda n: _unused_value(_LOCAL_MAC + n, 12, reserved))
 
     def guid(self, value: int) -> int:
         """The stand-in of a GUID or of the host's half of an IPv6 address; an empty one stays."""
         if value in (0, (1 << 64) - 1):
             return value
-        taken = self._taken.digits("020000fffe", "020000fffe[0-9a-f]{6}")
-        return self._number("guid", value, lambda n: _free(_LOCAL_GUID + n, 16, taken))
+        reserved = self._taken.digits("020000fffe", "020000fffe[0-9a-f]{6}")
+        return self._stand_in_number("guid", value, lambda n: _unused_value(_LOCAL_GUID + n, 16, reserved))
 
-    def _octet(self, parent: str, octet: int, among: range, *, clear: bool = False) -> int:
-        """The octet for this one under the same parent; `clear` when the parent is a stand-in already."""
-        given = self._octets.setdefault(parent, {})
-        if octet not in given:
+    def _replace_octet(self, parent: str, octet: int, among: range, *, fresh: bool = False) -> int:
+        """The octet for this one under the same parent; `fresh` when the parent is made up already."""
+        octets = self._octets.setdefault(parent, {})
+        if octet not in octets:
             if parent not in self._left:
-                seen = frozenset() if clear else self._taken.words(f"{parent}.", rf"{parent}\.[0-9]{{1,3}}\.")
-                order = sorted(among, key=lambda n: (f"{parent}.{n}." in seen, not n, n))
+                used = frozenset() if fresh else self._taken.words(f"{parent}.", rf"{parent}\.[0-9]{{1,3}}\.")
+                order = sorted(among, key=lambda n: (f"{parent}.{n}." in used, not n, n))
                 self._left[parent] = iter(order)
-            given[octet] = next(self._left[parent])
-        return given[octet]
+            octets[octet] = next(self._left[parent])
+        return octets[octet]
 
-    def _network(self, prefix: str, network: int) -> int:
+    def _network_number(self, prefix: str, network: int) -> int:
         """The number of the /64 below the prefix."""
-        given = self._networks.setdefault(prefix, {})
-        if network not in given:
-            number = len(given) + 1
-            while number in given.values() or f"{prefix}{number:x}:" in self._taken.text:
+        numbers = self._networks.setdefault(prefix, {})
+        if network not in numbers:
+            number = len(numbers) + 1
+            while number in numbers.values() or f"{prefix}{number:x}:" in self._taken.text:
                 number += 1
-            given[network] = number
-        return given[network]
+            numbers[network] = number
+        return numbers[network]
 
-    def _number(self, kind: str, value: int, free: Callable[[int], int | None]) -> int:
-        given = self._values.setdefault(kind, {})
-        while value not in given:
+    def _stand_in_number(self, kind: str, value: int, free: Callable[[int], int | None]) -> int:
+        numbers = self._values.setdefault(kind, {})
+        while value not in numbers:
             self._counts[kind] += 1
-            made = free(self._counts[kind])
-            if made is not None:
-                given[value] = made
-        return given[value]
+            number = free(self._counts[kind])
+            if number is not None:
+                numbers[value] = number
+        return numbers[value]
 
     def _public_free(self, count: int) -> int | None:
         number = (_BENCHMARK if count < 512 else _RESERVED) + count
@@ -152,18 +156,18 @@ class Addresses:
         )
 
 
-def _free(value: int, digits: int, taken: Collection[str]) -> int | None:
-    return None if f"{value:0{digits}x}" in taken else value
+def _unused_value(value: int, digits: int, reserved: Collection[str]) -> int | None:
+    return None if f"{value:0{digits}x}" in reserved else value
 
 
-def _like(text: str, value: int) -> str:
+def _format_like(text: str, value: int) -> str:
     """An IPv6 address, in full where the original was."""
-    made = ipaddress.IPv6Address(value)
-    return made.exploded if len(text) == 39 else made.compressed
+    address = ipaddress.IPv6Address(value)
+    return address.exploded if len(text) == 39 else address.compressed
 
 
 class ReservedWords:
-    """What a text has already can stand for nothing: its words of a shape, found once for each shape."""
+    """What a text has already cannot be given out: its words of a shape, found once for each shape."""
 
     def __init__(self, text: str) -> None:
         self.text = text.lower()
@@ -172,16 +176,16 @@ class ReservedWords:
 
     def words(self, near: str, shape: str) -> frozenset[str]:
         """What fits the pattern `shape`; it holds the letters `near`, for which to look is much faster."""
-        return self._of(self.text, near, shape)
+        return self._find(self.text, near, shape)
 
     def digits(self, near: str, shape: str) -> frozenset[str]:
         """The same in the text without what is put between digits: 02:00:00 counts as 020000."""
         if self._digits is None:
             self._digits = self.text.replace(":", "").replace("-", "").replace("_", "")
-        return self._of(self._digits, near, shape)
+        return self._find(self._digits, near, shape)
 
-    def _of(self, text: str, near: str, shape: str) -> frozenset[str]:
+    def _find(self, text: str, near: str, shape: str) -> frozenset[str]:
         if shape not in self._found:
-            found = re.findall(f"(?=({shape}))", text) if near in text else ()
-            self._found[shape] = frozenset(found)
+            words = re.findall(f"(?=({shape}))", text) if near in text else ()
+            self._found[shape] = frozenset(words)
         return self._found[shape]

@@ -14,7 +14,7 @@ _NAMING = """
 host hostname alias
 hosts odd pair nodes smallest next seen_once failing passing unjudged"""
 _NAMES = frozenset(_NAMING.split())
-"""Keys under which the names of nodes stand, alone or in lists."""
+"""Keys under which the names of nodes are, alone or in lists."""
 _OF_THE_TOOL = """
 schema tool source verdict status state fault mode what action owner started kind probe role schedulable
 interface severity key check"""
@@ -29,7 +29,7 @@ _PEOPLE = ("culprits", "victims", "parties", "ranks")
 
 
 def every_text(value: Any, *, keys: bool = False) -> Iterator[str]:
-    """Every text as it stands, and as JSON has it; with `keys` also the keys of objects."""
+    """Every text as it is, and as JSON has it; with `keys` also the keys of objects."""
     if isinstance(value, str):
         yield value
         yield json.dumps(value)
@@ -45,11 +45,11 @@ def every_text(value: Any, *, keys: bool = False) -> Iterator[str]:
 
 def redacted_nodes(document: Json) -> dict[str, Any]:
     """The document as it may be sent away: nodes, switches, users, addresses and serials have stand-ins."""
-    hosts = dict.fromkeys(name.rpartition("@")[2] for name in _under(document, _NAMES))
-    leaves = dict.fromkeys(_under(document, frozenset(["leaf"])))
-    named = "".join(f'"hostname": {json.dumps(name)}\n' for name in hosts)
-    named += "".join(f'"ClusterName": {json.dumps(name)}\n' for name in leaves)
-    texts = "\n".join((named, *every_text(document, keys=True)))
+    hosts = dict.fromkeys(name.rpartition("@")[2] for name in _texts_under(document, _NAMES))
+    leaves = dict.fromkeys(_texts_under(document, frozenset(["leaf"])))
+    lines = "".join(f'"hostname": {json.dumps(name)}\n' for name in hosts)
+    lines += "".join(f'"ClusterName": {json.dumps(name)}\n' for name in leaves)
+    texts = "\n".join((lines, *every_text(document, keys=True)))
     # Taken for what `net` says: every dotted quad in such a document is an address.
     redaction = Redaction.of([Observation("net", text=texts)], {})
 
@@ -61,26 +61,26 @@ def redacted_nodes(document: Json) -> dict[str, Any]:
             return f"{redaction.document(user, 'user')}{at}{redaction.document(host, 'host')}"
         return str(redaction.document(value, {"leaf": "ClusterName"}.get(key, key)))
 
-    return {key: _replaced(value, key, stand_in, redaction.text) for key, value in document.items()}
+    return {key: _replace_texts(value, key, stand_in, redaction.text) for key, value in document.items()}
 
 
-def _under(value: Any, keys: frozenset[str], inside: bool = False) -> Iterator[str]:
+def _texts_under(value: Any, keys: frozenset[str], inside: bool = False) -> Iterator[str]:
     """Every text under one of these keys."""
     if isinstance(value, str):
         if inside:
             yield value
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _under(inner, keys, key in keys and not isinstance(inner, Mapping))
+            yield from _texts_under(inner, keys, key in keys and not isinstance(inner, Mapping))
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _under(inner, keys, inside)
+            yield from _texts_under(inner, keys, inside)
 
 
 def redacted_triage(document: Json) -> dict[str, Any]:
     """The document as it may be sent away; it is judged as before."""
-    named = "".join(f'"hostname": "{host}"\n' for host in dict.fromkeys(_hosts(document)))
-    quoted = "\n".join((named, *every_text(document)))
+    lines = "".join(f'"hostname": "{host}"\n' for host in dict.fromkeys(_document_hosts(document)))
+    quoted = "\n".join((lines, *every_text(document)))
     redaction = Redaction.of([Observation("triage", text=quoted)], {})
 
     def stand_in(value: str, key: str) -> str:
@@ -88,10 +88,10 @@ def redacted_triage(document: Json) -> dict[str, Any]:
             return value
         return str(redaction.document(value, {"id": "job", "hosts": "host", "exclude": "host"}.get(key, key)))
 
-    return {key: _replaced(value, key, stand_in, str) for key, value in document.items()}
+    return {key: _replace_texts(value, key, stand_in, str) for key, value in document.items()}
 
 
-def _hosts(document: Json) -> Iterator[str]:
+def _document_hosts(document: Json) -> Iterator[str]:
     """The hosts that the document itself names."""
     for part in (document, *objects(document.get("earlier"))):
         for key in _PEOPLE:
@@ -103,10 +103,12 @@ def _hosts(document: Json) -> Iterator[str]:
         yield from map(words, as_list(part.get("hosts")))
 
 
-def _replaced(value: Any, key: str, stand_in: Callable[[str, str], str], named: Callable[[str], str]) -> Any:
-    """A value with `stand_in` for each text in it by its key, and `named` for the keys of objects."""
+def _replace_texts(
+    value: Any, key: str, stand_in: Callable[[str, str], str], rename: Callable[[str], str]
+) -> Any:
+    """A value with `stand_in` for each text in it by its key, and `rename` for the keys of objects."""
     if isinstance(value, Mapping):
-        return {named(name): _replaced(inner, name, stand_in, named) for name, inner in value.items()}
+        return {rename(name): _replace_texts(inner, name, stand_in, rename) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_replaced(inner, key, stand_in, named) for inner in value]
+        return [_replace_texts(inner, key, stand_in, rename) for inner in value]
     return stand_in(value, key) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Which names, serials and addresses a node has, from the places where they are known to stand.
+"""Which names, serials and addresses a node has, from the places where they are known to be.
 
 Everything is looked for in the raw text of all probes at once, so that a document that was cut off teaches as
 much as a whole one.
@@ -31,7 +31,7 @@ SLURM_RESERVATION ReservationName SLURM_JOB_GROUP SLURM_JOB_COMMENT Comment SLUR
 SLURM_JOB_LICENSES SLURM_JOB_EXTRA CONDA_DEFAULT_ENV NCCL_HOSTID"""
 HOST_KEYS, USER_KEYS = tuple(_HOST_KEYS.split()), tuple(_USER_KEYS.split())
 LABEL_KEYS = tuple(_LABEL_KEYS.split())
-"""Keys of JSON documents, and names before `=`, after which the name of a host stands, of a user, or of what
+"""Keys of JSON documents, and names before `=`, after which the name of a host comes, of a user, or of what
 a site has named: clusters, partitions, accounts, jobs."""
 
 _VERSIONS_ONLY = re.compile(
@@ -122,18 +122,20 @@ def corpus_of(
 ) -> str:
     """All text there is, the node's own name first."""
     parts = [json.dumps(dict(node), default=str)]
-    for seen in observations:
-        parts += [seen.text, seen.note, " ".join(seen.argv)]
+    for observation in observations:
+        parts += [observation.text, observation.note, " ".join(observation.argv)]
     return "\n".join([*parts, json.dumps(dict(options), default=str)])
 
 
 def learn(observations: Iterable[Observation], corpus: str) -> Originals:
-    """Every original that stands where one is known to stand, each once, in the order of the text."""
-    seen = tuple(observations)
+    """Every original in a place where one is known to be, each once, in the order of the text."""
+    observed = tuple(observations)
     sets: dict[str, None] = {}
     hosts: dict[str, None] = {}
-    for word in dict.fromkeys((*_values(HOST_KEYS, corpus), *_find_names(_HOSTS, corpus), *_peers(seen))):
-        hosts |= dict.fromkeys(_names(word, sets) if len(hosts) < MOST else ())
+    for word in dict.fromkeys(
+        (*_key_values(HOST_KEYS, corpus), *_find_names(_HOSTS, corpus), *_peer_hosts(observed))
+    ):
+        hosts |= dict.fromkeys(_host_names(word, sets) if len(hosts) < MOST else ())
     domains = {name.partition(".")[2].lower(): None for name in hosts if "." in name.strip(".")}
     pages = {name.lower(): None for name in _PAGES.findall(corpus) if not _QUAD.fullmatch(name)}
     for name in pages:
@@ -149,13 +151,13 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
             domains[name.partition(".")[2].lower()] = None
     named_hosts = {name.lower() for name in hosts}
     system = {*ACCOUNTS, *_SYSTEM_USER.findall(corpus)}
-    named = (*_values((*USER_KEYS, "UserId"), corpus), *_find_names(_USERS, corpus), *prose.users)
-    users = dict.fromkeys(name.rstrip(".,:") for name in named)
-    labels = dict.fromkeys(name for word in _values(LABEL_KEYS, corpus) for name in word.split(","))
+    user_names = (*_key_values((*USER_KEYS, "UserId"), corpus), *_find_names(_USERS, corpus), *prose.users)
+    users = dict.fromkeys(name.rstrip(".,:") for name in user_names)
+    labels = dict.fromkeys(name for word in _key_values(LABEL_KEYS, corpus) for name in word.split(","))
     labels = {name: None for name in labels if _USER.fullmatch(name) and name not in NOWHERE}
     labels |= dict.fromkeys((*prose.labels, *named_in_paths(corpus, MOST)))
     serials = dict.fromkeys(text.strip() for text in (*_find_names(_SERIALS, corpus), *prose.serials))
-    addresses, versions = _quads(seen, " ".join(_values(HOST_KEYS, corpus)))
+    addresses, versions = _sort_quads(observed, " ".join(_key_values(HOST_KEYS, corpus)))
     return Originals(
         tuple(hosts),
         tuple(name for name in domains if name and name not in (NOWHERE | named_hosts) and not public(name)),
@@ -163,16 +165,16 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
         tuple(labels),
         tuple(text for text in serials if not _NO_SERIAL.fullmatch(text)),
         tuple(sets),
-        frozenset(_guids(corpus)),
+        frozenset(_find_guids(corpus)),
         tuple(dict.fromkeys(text.lower() for text in _UUIDS.findall(corpus))),
         addresses,
         versions,
     )
 
 
-def _values(keys: Iterable[str], corpus: str) -> Iterator[str]:
-    """What stands behind a JSON document's key or a NAME=; looking for each is faster than one pattern."""
-    for key in (one for one in keys if one in corpus):
+def _key_values(keys: Iterable[str], corpus: str) -> Iterator[str]:
+    """What follows a JSON document's key or a NAME=; looking for each is faster than one pattern."""
+    for key in (name for name in keys if name in corpus):
         for before in (f'"{key}": "', f'"{key}":"', f"{key}="):
             place = corpus.find(before)
             while place >= 0:
@@ -182,13 +184,13 @@ def _values(keys: Iterable[str], corpus: str) -> Iterator[str]:
                 place = corpus.find(before, value.end() if value else place + len(before))
 
 
-def _guids(corpus: str) -> Iterator[int]:
+def _find_guids(corpus: str) -> Iterator[int]:
     """GUIDs as ibstat writes them and as sysfs does."""
     yield from (int(digits, 16) for digits in _GUIDS.findall(corpus))
-    for found in _GROUPED.finditer(corpus):
-        first = corpus[max(0, found.start() - 4) : found.start()]
+    for match in _GROUPED.finditer(corpus):
+        first = corpus[max(0, match.start() - 4) : match.start()]
         if re.fullmatch("[0-9a-fA-F]{4}", first):
-            yield int(first + found[1].replace(":", ""), 16)
+            yield int(first + match[1].replace(":", ""), 16)
 
 
 def _find_names(patterns: Iterable[re.Pattern[str]], corpus: str) -> Iterator[str]:
@@ -196,8 +198,8 @@ def _find_names(patterns: Iterable[re.Pattern[str]], corpus: str) -> Iterator[st
         yield from pattern.findall(corpus)
 
 
-def _names(word: str, sets: dict[str, None]) -> Iterator[str]:
-    """The hosts a word stands for: a name, an endpoint, or a set, whose beginning goes into `sets`."""
+def _host_names(word: str, sets: dict[str, None]) -> Iterator[str]:
+    """The hosts a word names: a name, an endpoint, or a set, whose beginning goes into `sets`."""
     if "[" in word:
         sets |= {
             start: None for start in re.findall(r"(?<![\w.-])(?:[^\WA-Za-z]|[.-])*([A-Za-z][\w.-]*)\[", word)
@@ -213,14 +215,14 @@ def _names(word: str, sets: dict[str, None]) -> Iterator[str]:
             yield name
 
 
-def _peers(observations: Iterable[Observation]) -> Iterator[str]:
+def _peer_hosts(observations: Iterable[Observation]) -> Iterator[str]:
     """Hosts that were named with --peers: arguments of the child, and keys of its answer."""
-    for seen in observations:
-        if seen.probe == "peers":
-            program = [place for place, word in enumerate(seen.argv) if word.endswith("peers.py")]
-            yield from seen.argv[program[0] + 1 :] if program else ()
+    for observation in observations:
+        if observation.probe == "peers":
+            program = [place for place, word in enumerate(observation.argv) if word.endswith("peers.py")]
+            yield from observation.argv[program[0] + 1 :] if program else ()
             try:
-                yield from map(str, loaded(seen.text)["peers"])
+                yield from map(str, loaded(observation.text)["peers"])
             except (ValueError, TypeError, KeyError):
                 continue
 
@@ -233,21 +235,21 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _quads(observations: Iterable[Observation], hosts: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Four numbers that are addresses, as where a host's name stands, and those that are versions."""
+def _sort_quads(observations: Iterable[Observation], hosts: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Four numbers that are addresses, as in places for a host's name, and those that are versions."""
     addresses = set(_QUAD.findall(hosts))
     versions: set[str] = set()
-    for seen in observations:
-        if _VERSIONS_ONLY.match(seen.probe):
-            versions.update(_QUAD.findall(seen.text))
-        elif seen.probe in _ADDRESSES_ONLY:
-            addresses.update(_QUAD.findall(" ".join((seen.text, *seen.argv))))
+    for observation in observations:
+        if _VERSIONS_ONLY.match(observation.probe):
+            versions.update(_QUAD.findall(observation.text))
+        elif observation.probe in _ADDRESSES_ONLY:
+            addresses.update(_QUAD.findall(" ".join((observation.text, *observation.argv))))
         else:
-            versions.update(quad[1] for quad in _QUAD.finditer(seen.text) if is_version(quad))
+            versions.update(quad[1] for quad in _QUAD.finditer(observation.text) if is_version(quad))
     return frozenset(addresses), frozenset(versions - addresses)
 
 
 def is_version(quad: re.Match[str]) -> bool:
-    """Whether what stands around four numbers makes them a version."""
+    """Whether what surrounds four numbers makes them a version."""
     text, start, end = quad.string, quad.start(quad.lastgroup or 1), quad.end()
     return bool(BEFORE_VERSION.search(text[max(0, start - 24) : start]) or AFTER_VERSION.match(text, end))

@@ -1,11 +1,11 @@
-"""Which names may be replaced wherever they stand, which only where a name must stand, and which never.
+"""Which names may be replaced wherever they are, which only where a name must be, and which never.
 
 A host called `node` or a user called `data` cannot be looked for everywhere: parsers look for these words
 too. A word that our own sources contain may be one of them, so it counts as ordinary.
 
 A component of a path (projects, mounts, environments, scripts) is a name when one of its words is none of
 ours: parsers and checks look for `cuda-12.4` or `site-packages`; `murmuration` in `/mnt/murmuration-7b` is
-somebody's. Below the system's own folders nobody is named: what lies below `lib`, `bin` or `site-packages`
+somebody's. Below the system's own folders no person is named: what lies below `lib`, `bin` or `site-packages`
 belongs to what was installed there.
 """
 
@@ -24,13 +24,13 @@ ftp sshd ntp chrony dbus messagebus syslog systemd polkitd rpc rpcuser statd tss
 debian centos fedora rocky almalinux ec2-user azureuser cloud-user opc core vagrant docker jovyan ray nvidia
 nvidia-persistenced nvidia-dcgm dcgm nfsnobody unknown"""
 ACCOUNTS = frozenset(_ACCOUNTS.split())
-"""Accounts that distributions, clouds' images and packages create: they name nobody, and stay."""
+"""Accounts that distributions, clouds' images and packages create: they name no person, and stay."""
 
 _NOWHERE = (
     "localhost localhost.localdomain localdomain ip6-localhost ip6-loopback auto local none null unknown"
 )
 NOWHERE = frozenset(_NOWHERE.split())
-"""What stands where a host's name stands and names no host."""
+"""What is found in place of a host's name and names no host."""
 
 _PUBLIC = """
 nvidia.com github.com githubusercontent.com pytorch.org python.org pypi.org pythonhosted.org
@@ -40,7 +40,7 @@ docker.com docker.io nvcr.io ghcr.io quay.io anaconda.org anaconda.com conda.io 
 schedmd.com gnu.org freedesktop.org k8s.io kubernetes.io nvmexpress.org lustre.org openfabrics.org
 mellanox.com amd.com intel.com broadcom.com infradead.org systemd.io wandb.ai"""
 PUBLIC = frozenset(_PUBLIC.split())
-"""Domains of projects and vendors: in an address of a page they name nobody's network."""
+"""Domains of projects and vendors: in an address of a page they name no private network."""
 
 _NUMBERED = "node gpu cpu core numa nic hca port link lane rank card mlx eth nvme cuda python torch nccl"
 _DEVICES = frozenset(_NUMBERED.split())
@@ -65,7 +65,7 @@ def ordinary(word: str) -> bool:
         return False
     if number:
         return (len(start) < 3 or start in _DEVICES) and (number == "0" or number[0] != "0")
-    return _ours(start)
+    return _is_ours(start)
 
 
 def stem(host: str) -> str:
@@ -78,13 +78,13 @@ def stem(host: str) -> str:
     if before == host or len(before) < 3 or not pieces or not re.match("[A-Za-z]", before):
         return ""
     # gpu-a3- and lambda-gpu- are families, though gpu is a word; gpu-, node and h100- may be anything.
-    telling = len(pieces) > 1 and not _ours(before.lower().rstrip("._-"))
-    return before if telling or not (_ours(pieces[0]) or re.search("[0-9]", pieces[0])) else ""
+    telling = len(pieces) > 1 and not _is_ours(before.lower().rstrip("._-"))
+    return before if telling or not (_is_ours(pieces[0]) or re.search("[0-9]", pieces[0])) else ""
 
 
 def of_ours(name: str) -> bool:
     """Whether all words of a name are words of ours, or too short to say anything."""
-    return all(_ours(word) for word in re.findall("[a-z]{3,}", name.lower()))
+    return all(_is_ours(word) for word in re.findall("[a-z]{3,}", name.lower()))
 
 
 def public(host: str) -> bool:
@@ -92,26 +92,26 @@ def public(host: str) -> bool:
     if len(host) > LONGEST:
         return False
     labels = host.lower().split(".")
-    return any(".".join(labels[cut:]) in PUBLIC for cut in range(len(labels))) or _ours(host.lower())
+    return any(".".join(labels[start:]) in PUBLIC for start in range(len(labels))) or _is_ours(host.lower())
 
 
 @lru_cache(maxsize=4096)
-def _ours(word: str) -> bool:
-    if _ours.cache_info().misses > MANY and not _words().issuperset(re.findall("[0-9a-z]+", word)):
+def _is_ours(word: str) -> bool:
+    if _is_ours.cache_info().misses > MANY and not _source_words().issuperset(re.findall("[0-9a-z]+", word)):
         return False
-    sources = _sources()
-    found = re.finditer(f"{re.escape(word)}(?![0-9a-z])", sources) if word in sources else ()
-    return any(not sources[one.start() - 1].isalnum() for one in found)
+    sources = _source_text()
+    matches = re.finditer(f"{re.escape(word)}(?![0-9a-z])", sources) if word in sources else ()
+    return any(not sources[match.start() - 1].isalnum() for match in matches)
 
 
 @lru_cache(maxsize=1)
-def _words() -> frozenset[str]:
+def _source_words() -> frozenset[str]:
     """The words of our own sources: 0.2 s to make, so that it is only made where there are many names."""
-    return frozenset(re.findall("[0-9a-z]+", _sources()))
+    return frozenset(re.findall("[0-9a-z]+", _source_text()))
 
 
 @lru_cache(maxsize=1)
-def _sources() -> str:
+def _source_text() -> str:
     """Our own sources and the bundled checks, in lower case."""
     from nodedoctor.engine.plugins import bundled_checks
 
@@ -146,14 +146,14 @@ _ACTOR = re.compile(r"ray::([A-Za-z_]\w{2,63})")
 
 def named_in_paths(corpus: str, most: int) -> tuple[str, ...]:
     """The names in all paths, of scripts and of Ray's actors, each once; at most so many."""
-    found: dict[str, None] = {}
-    seen: dict[str, None] = {}
+    names: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for path in (*_PATH.findall(corpus), *(f"/x/{script}" for script in _SCRIPT.findall(corpus))):
-        if path not in seen and len(found) < most:
-            seen[path] = None
-            found |= dict.fromkeys(_names_of(path))
-    found |= dict.fromkeys(name for name in _ACTOR.findall(corpus) if not of_ours(name))
-    return tuple(found)[:most]
+        if path not in paths and len(names) < most:
+            paths[path] = None
+            names |= dict.fromkeys(_names_of(path))
+    names |= dict.fromkeys(name for name in _ACTOR.findall(corpus) if not of_ours(name))
+    return tuple(names)[:most]
 
 
 def _names_of(path: str) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""Names in free text, as logs have it: domain names by their ending, others by what stands around them.
+"""Names in free text, as logs have it: domain names by their ending, others by the words around them.
 
-Nobody says of a line of a log which of its words is a name. A domain name shows itself by its ending, if
+Nothing says of a line of a log which of its words is a name. A domain name shows itself by its ending, if
 files, modules and units do not end so too; a server, a user, a bucket, a pod or a serial number is known by
-the words and signs before or behind it, and is then replaced wherever else it stands. Endings and words are
+the words and signs before or behind it, and is then replaced wherever else it is. Endings and words are
 ours: what kernels, file systems, sshd, kubelets and drivers are known to print.
 """
 
@@ -43,14 +43,14 @@ _REVERSED = ("com.", "org.", "net.", "io.", "edu.", "dev.")
 _LABEL = "[A-Za-z0-9_-]{1,63}"
 
 
-def _either(words: str) -> str:
-    ways = {*words.split(), *words.upper().split()}
-    return "|".join(re.escape(way) for way in sorted(ways, key=lambda way: (-len(way), way)))
+def _any_case(words: str) -> str:
+    forms = {*words.split(), *words.upper().split()}
+    return "|".join(re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form)))
 
 
 DOMAIN = (
-    rf"(?:{_LABEL}[.]){{1,7}}(?:(?:{_either(_OPEN)})(?![A-Za-z0-9(])"
-    rf"|(?:{_either(' '.join((_TWO, _THREE, _MODULAR)))})(?![A-Za-z0-9(]|[.][A-Za-z0-9_]|-[0-9]))"
+    rf"(?:{_LABEL}[.]){{1,7}}(?:(?:{_any_case(_OPEN)})(?![A-Za-z0-9(])"
+    rf"|(?:{_any_case(' '.join((_TWO, _THREE, _MODULAR)))})(?![A-Za-z0-9(]|[.][A-Za-z0-9_]|-[0-9]))"
 )
 """What may be a domain's name or that of a host in one; `names_somebody` decides."""
 _DOMAIN = re.compile(f"(?<![A-Za-z0-9_.-]){DOMAIN}")
@@ -97,7 +97,7 @@ _HOST_SCHEMES = frozenset(_WEB.split())
 BUCKETS = "s3[an]?|gcs|gs|az|abfss?|wasbs?|r2|oss|swift"
 """Schemes of addresses whose first part names a store."""
 NETWORKS = "(?:o2ib|tcp|gni|kfi|ptlf)[0-9]{0,3}"
-"""Lustre's networks, which stand behind @ in the address of a server (lctl(8))."""
+"""Lustre's networks, which follow @ in the address of a server (lctl(8))."""
 _LINES = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf]|[0-7]{3})|\x1b?\[[0-9]{1,2}m")
 
 # A pattern that begins with letters is looked for ten times as fast as one that begins with a boundary.
@@ -125,7 +125,7 @@ _USERS = (
     re.compile(r"sudo(?:\[[0-9]+\])?: +([A-Za-z0-9_][\w.-]{0,63}) : "),
     re.compile(r"uid=[0-9]+\(([A-Za-z0-9_][\w.-]{0,63})\)"),
 )
-_ENTERED = re.compile(r" for ([A-Za-z0-9_][\w.-]{0,63}) from ")
+_USER_FROM = re.compile(r" for ([A-Za-z0-9_][\w.-]{0,63}) from ")
 _ENTERS = re.compile(r"Accepted|Failed|[Ss]ession|[Pp]assword|publickey|keyboard|[Ll]ogin|[Aa]uth|sshd")
 _POD = "([a-z0-9-]{1,63})_([a-z0-9.-]{1,253})_"
 _LABELS = (
@@ -166,16 +166,16 @@ copy event events exec file files fault helper home instance job jobs list mappi
 must only option options password permission ptr pointer quota read write root runtime stack state string
 system table task tasks thread threads token unknown value visible ioctl callback daemon instead"""
 _NO_USER = frozenset(_COMMON.split())
-"""Words that stand behind `user` in what kernels and daemons print."""
+"""Words that follow `user` in what kernels and daemons print."""
 _NO_LABEL = frozenset({"default", "kube-system", "kube-public", "monitoring", "gpu-operator", "my-bucket"})
 
 
 def named_in(corpus: str, most: int) -> Identities:
-    """The names that stand in free text where one must; at most so many of each."""
+    """The names in free text where one must be; at most so many of each."""
     lines = _LINES.sub("\n", corpus)
     stores: dict[str, None] = {}
-    named = (*_each_match(_HOSTS, lines), *_servers(lines), *_addressed(lines, stores))
-    names = dict.fromkeys(one.rstrip(".-") for one in named)
+    host_words = (*_each_match(_HOSTS, lines), *_lustre_servers(lines), *_address_hosts(lines, stores))
+    names = dict.fromkeys(word.rstrip(".-") for word in host_words)
     hosts = dict.fromkeys(islice(filter(_is_host, names), most))
     for share in SHARE.finditer(corpus):
         hosts[share["host"] or share["its_host"]] = None
@@ -206,7 +206,7 @@ def _each_match(patterns: Iterable[re.Pattern[str]], text: str) -> Iterator[Any]
         yield from pattern.findall(text)
 
 
-def _servers(lines: str) -> Iterator[str]:
+def _lustre_servers(lines: str) -> Iterator[str]:
     """Lustre's servers."""
     for network in _NID.finditer(lines):
         if name := _BEFORE_NID.search(lines[max(0, network.start() - 64) : network.start()]):
@@ -214,14 +214,14 @@ def _servers(lines: str) -> Iterator[str]:
 
 
 def _login_users(lines: str) -> Iterator[str]:
-    """Users for whom something came from a host, where the line is of a login."""
-    for user in _ENTERED.finditer(lines):
+    """Users in `for USER from HOST`, where the line is of a login."""
+    for user in _USER_FROM.finditer(lines):
         before = lines[max(0, user.start() - 120) : user.start()]
         if _ENTERS.search(before.rpartition("\n")[2]):
             yield user[1]
 
 
-def _addressed(lines: str, stores: dict[str, None]) -> Iterator[str]:
+def _address_hosts(lines: str, stores: dict[str, None]) -> Iterator[str]:
     """Hosts of one word in addresses of services; the names of stores go into `stores`."""
     for address in _ADDRESS.finditer(lines):
         scheme = _SCHEME.search(lines[max(0, address.start() - 12) : address.start()])
@@ -234,8 +234,8 @@ def _addressed(lines: str, stores: dict[str, None]) -> Iterator[str]:
 
 def _listed_programs(corpus: str) -> Iterator[str]:
     """Programs as NVML names them."""
-    for listed in _PROGRAM_LIST.findall(corpus):
-        yield from _PROGRAM.findall(listed)
+    for programs in _PROGRAM_LIST.findall(corpus):
+        yield from _PROGRAM.findall(programs)
 
 
 def _is_host(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Shapes of what names somebody wherever it stands: addresses, ids, mail, numbers of jobs."""
+"""Shapes of what names somebody wherever it is: addresses, ids, mail, numbers of jobs."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ LETTERS = {
     "numbered": r"ip-[0-9]{1,3}(?:-[0-9]{1,3}){3}",
     "home": r"(?<=/home/)[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_])?",
 }
-"""What is looked for wherever it stands, by name; the first that fits is taken."""
+"""What is looked for everywhere, by name; the first that fits is taken."""

@@ -1,6 +1,6 @@
 """Replaces originals in text, in one pass: what has been replaced is not looked at again.
 
-Text is taken as it stands in a recording, where a name may follow an escape (JSON's \\n, the kernel's \\040,
+Text is taken as a recording has it, where a name may follow an escape (JSON's \\n, the kernel's \\040,
 a terminal's colour), and a line is as good as a document.
 """
 
@@ -20,7 +20,7 @@ from nodedoctor.redact.standins import StandIns, hyphened
 _START = "(?<![0-9A-Za-z])"
 _END = "(?![0-9A-Za-z])"
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf]|[0-7]{3})|\x1b?\[[0-9]{1,2}m")
-_CUT = "\0"
+_BOUNDARY = "\0"
 """Put behind escapes, so that a word begins there; escapes in the pattern take four times as long."""
 
 _BEFORE_ADDRESS = re.compile(
@@ -31,7 +31,7 @@ _AFTER_ADDRESS = re.compile(rf":[0-9]{{1,5}}(?![0-9.])|/[0-9]{{1,2}}(?![0-9.])|:
 _LOWEST = 16  # ours: versions of four numbers begin below it (CUDA's libraries: 8 to 13)
 
 _CHECK = re.compile("[a-z0-9]+[.][a-z0-9-]+")
-"""A check's name, which stands before @ in the id of a finding as a person does in an address."""
+"""A check's name, which comes before @ in the id of a finding as a person does in an address."""
 _KEY = r'(?:"(?:{0})": ?"|(?<![A-Za-z0-9_])(?:{0})=)'
 
 
@@ -51,7 +51,7 @@ _PLACES = {
     ),
     "label": (_after_key(LABEL_KEYS, "Partitions=[^ ]*,", rf"\b(?:{BUCKETS})://"), re.compile("(?!)")),
 }
-"""Where a name must stand, so that it is one even when it is an ordinary word: behind what, before what."""
+"""Where a name must be, so that it is one even when it is an ordinary word: behind what, before what."""
 
 _FEW, _DEEP = 16, 6  # ours
 
@@ -59,17 +59,21 @@ _FEW, _DEEP = 16, 6  # ours
 class Replacer:
     """The pattern for one run's originals, and what becomes of a match."""
 
-    def __init__(self, known: Originals, stand_ins: StandIns) -> None:
-        self._known = known
+    def __init__(self, originals: Originals, stand_ins: StandIns) -> None:
+        self._known = originals
         self._give = stand_ins
-        hosts = {name.lower() for name in known.hosts}
+        hosts = {name.lower() for name in originals.hosts}
         self.hosts = hosts | {name.partition(".")[0] for name in hosts}
-        self.names = {"user": frozenset(known.users), "host": self.hosts, "label": frozenset(known.labels)}
+        self.names = {
+            "user": frozenset(originals.users),
+            "host": self.hosts,
+            "label": frozenset(originals.labels),
+        }
         self._left = 16 * MOST  # names of sets that are still written out
-        self._serials = frozenset(known.serials)
+        self._serials = frozenset(originals.serials)
         self._stems = sorted({stem(name) for name in self.hosts if "." not in name} - {""})
         self._ordinary = {word for names in self.names.values() for word in names if ordinary(word)}
-        self._pattern = re.compile(f"{_START}(?:{'|'.join(self._alternatives())}){_END}")
+        self._pattern = re.compile(f"{_START}(?:{'|'.join(self._pattern_parts())}){_END}")
         self._become: dict[str, Callable[[re.Match[str], str], str]] = {
             name: getattr(self, f"_{name}")
             for name in (*DIGITS, *LETTERS, "domain", "name", "set", "sibling", "word")
@@ -78,19 +82,19 @@ class Replacer:
     def text(self, text: str) -> str:
         """The text with its originals replaced."""
         if "\\\\" not in text:
-            return self._plain(text)
-        made: list[str] = []
+            return self._redact_plain(text)
+        parts: list[str] = []
         end = 0
         for share in SHARE.finditer(text):
-            made += self._plain(text[end : share.start()]), self._share(share)
+            parts += self._redact_plain(text[end : share.start()]), self._redact_share(share)
             end = share.end()
-        return "".join((*made, self._plain(text[end:])))
+        return "".join((*parts, self._redact_plain(text[end:])))
 
-    def _plain(self, text: str) -> str:
-        if _CUT in text or ("\\" not in text and "\x1b" not in text):
-            return self._pattern.sub(self._replaced, text)
-        cut = _ESCAPE.sub(lambda escape: escape[0] + _CUT, text)
-        return self._pattern.sub(self._replaced, cut).replace(_CUT, "")
+    def _redact_plain(self, text: str) -> str:
+        if _BOUNDARY in text or ("\\" not in text and "\x1b" not in text):
+            return self._pattern.sub(self._replace_match, text)
+        marked = _ESCAPE.sub(lambda escape: escape[0] + _BOUNDARY, text)
+        return self._pattern.sub(self._replace_match, marked).replace(_BOUNDARY, "")
 
     def name(self, kind: str, text: str) -> str:
         """A text that can be nothing but a name, as far as it was learned; else as any text."""
@@ -100,25 +104,27 @@ class Replacer:
             return self.text(text)
         return {"host": self._give.host, "user": self._give.user, "label": self._give.label}[kind](text)
 
-    def _alternatives(self) -> list[str]:
+    def _pattern_parts(self) -> list[str]:
         digits = "|".join(f"(?P<{name}>{shape})" for name, shape in DIGITS.items())
-        made = [f"{NEAR_DIGITS}(?:{digits})", *(f"(?P<{name}>{shape})" for name, shape in LETTERS.items())]
+        parts = [f"{NEAR_DIGITS}(?:{digits})", *(f"(?P<{name}>{shape})" for name, shape in LETTERS.items())]
         if self._known.domains:
             label = "(?:[A-Za-z0-9_-]{1,63}[.]){0,6}"
-            made.append(f"(?P<domain>{label}(?:{_any(self._known.domains)})(?![.-][A-Za-z0-9]))")
-        made.append(f"(?P<name>{DOMAIN})")
+            parts.append(f"(?P<domain>{label}(?:{_any_word(self._known.domains)})(?![.-][A-Za-z0-9]))")
+        parts.append(f"(?P<name>{DOMAIN})")
         if self._known.sets:
-            made.append(rf"(?P<set>(?:{_any(self._known.sets)})\[[0-9,-]{{1,4096}}\][A-Za-z0-9_.-]{{0,64}})")
+            parts.append(
+                rf"(?P<set>(?:{_any_word(self._known.sets)})\[[0-9,-]{{1,4096}}\][A-Za-z0-9_.-]{{0,64}})"
+            )
         words = {*(name.upper() for name in self.hosts), *self._known.hosts}.union(*self.names.values())
-        covered = re.compile(f"(?:{_any(self._stems)})[0-9]{{1,9}}") if self._stems else None
-        left = {word for word in words if not (covered and covered.fullmatch(word))} | self._serials
+        covered = re.compile(f"(?:{_any_word(self._stems)})[0-9]{{1,9}}") if self._stems else None
+        uncovered = {word for word in words if not (covered and covered.fullmatch(word))} | self._serials
         if self._stems:
-            ways = {*self._stems, *(way.upper() for way in self._stems)}
-            made.append(f"(?P<sibling>(?:{_any(ways)})[0-9]{{1,9}})")
-        made.append(f"(?P<word>{_any(left)})" if left else "(?P<word>(?!))")
-        return made
+            stems = {*self._stems, *(stem.upper() for stem in self._stems)}
+            parts.append(f"(?P<sibling>(?:{_any_word(stems)})[0-9]{{1,9}})")
+        parts.append(f"(?P<word>{_any_word(uncovered)})" if uncovered else "(?P<word>(?!))")
+        return parts
 
-    def _share(self, match: re.Match[str]) -> str:
+    def _redact_share(self, match: re.Match[str]) -> str:
         """A share of Windows' kind, before backslashes are taken for escapes."""
         host, share = (
             (match["host"], match["share"]) if match["host"] else (match["its_host"], match["its_share"])
@@ -127,7 +133,7 @@ class Replacer:
         end = f"{slash}{self._give.label(share)}" if share else ""
         return f"{slash * 2}{self._give.host(host)}{end}"
 
-    def _replaced(self, match: re.Match[str]) -> str:
+    def _replace_match(self, match: re.Match[str]) -> str:
         kind = match.lastgroup or ""
         return self._become[kind](match, match[kind])
 
@@ -137,12 +143,12 @@ class Replacer:
         digits = text[start:]
         if len(digits) == 36:
             return text[:start] + hyphened(self._give.uuid(digits.replace("-", "")))
-        whole = [uuid for uuid in self._known.uuids if uuid.startswith(digits.lower())]
-        full = [hyphened(self._give.uuid(uuid.replace("-", ""))) for uuid in whole]
+        uuids = [uuid for uuid in self._known.uuids if uuid.startswith(digits.lower())]
+        full = [hyphened(self._give.uuid(uuid.replace("-", ""))) for uuid in uuids]
         if len(full) == 1:
             shorter = full[0][: len(digits)]
             every = [hyphened(self._give.uuid(uuid.replace("-", ""))) for uuid in self._known.uuids]
-            return text[:start] + (shorter if sum(one.startswith(shorter) for one in every) == 1 else full[0])
+            return text[:start] + (shorter if sum(gpu.startswith(shorter) for gpu in every) == 1 else full[0])
         if not full and not re.search("[0-9]", digits):
             return text  # GPU-based
         return text[:start] + ("f" * len(digits) if not full else "0000")
@@ -161,21 +167,21 @@ class Replacer:
             return text  # 26-11-14-09-11-00
         value = int(digits, 16)
         if len(digits) == 12:
-            made = f"{self._give.addresses.mac(value):012x}"
+            stand_in = f"{self._give.addresses.mac(value):012x}"
         elif len(digits) in (16, 40):
             low = self._give.addresses.guid(value & (1 << 64) - 1)
-            made = f"{value >> 64 << 64 | low:0{len(digits)}x}"
+            stand_in = f"{value >> 64 << 64 | low:0{len(digits)}x}"
         else:
-            made = self._give.hexadecimal(digits.lower())
-        return _cased(by.join(re.findall("..", made)), text)
+            stand_in = self._give.hexadecimal(digits.lower())
+        return _copy_case(by.join(re.findall("..", stand_in)), text)
 
     def _colons(self, match: re.Match[str], text: str) -> str:
         """An IPv6 address, a GID, a GUID; mostly a time or a PCI address."""
         if "::" not in text and text.count(":") != 7:
             if not re.fullmatch(f"{HEX4}(?::{HEX4}){{3}}", text):
                 return text
-            made = f"{self._give.addresses.guid(int(text.replace(':', ''), 16)):016x}"
-            return ":".join(re.findall("....", made))
+            stand_in = f"{self._give.addresses.guid(int(text.replace(':', ''), 16)):016x}"
+            return ":".join(re.findall("....", stand_in))
         return self._give.addresses.ipv6(text)
 
     def _quad(self, match: re.Match[str], text: str) -> str:
@@ -187,9 +193,9 @@ class Replacer:
         """Four numbers are an address or a version: by what was learned, what is around them, their size."""
         if text in self._known.addresses or text in self._known.versions:
             return text in self._known.addresses
-        whole, start, end = match.string, match.start("quad"), match.end()
-        before = whole[max(0, start - 24) : start]
-        if _BEFORE_ADDRESS.search(before) or _AFTER_ADDRESS.match(whole, end):
+        context, start, end = match.string, match.start("quad"), match.end()
+        before = context[max(0, start - 24) : start]
+        if _BEFORE_ADDRESS.search(before) or _AFTER_ADDRESS.match(context, end):
             return True
         if is_version(match):
             return False
@@ -247,7 +253,9 @@ class Replacer:
             labels = self._give.domain(domain).split(".")[::-1]
         uuid = name.startswith("uuid:")
         return (
-            ".".join((kind, date, *labels)) + colon + (self._plain(name) if uuid else self._give.label(name))
+            ".".join((kind, date, *labels))
+            + colon
+            + (self._redact_plain(name) if uuid else self._give.label(name))
         )
 
     def _key(self, match: re.Match[str], text: str) -> str:
@@ -280,29 +288,29 @@ class Replacer:
     def _word(self, match: re.Match[str], text: str) -> str:
         if text in self._serials:
             return self._give.serial(text)
-        for kind, (before, after) in _PLACES.items():
-            known = self.names[kind]
-            if text in known or (kind == "host" and text.lower() in known):
+        for kind, (before, following) in _PLACES.items():
+            names = self.names[kind]
+            if text in names or (kind == "host" and text.lower() in names):
                 if not (text in self._ordinary or text.lower() in self._ordinary):
                     return self.name(kind, text)
                 front = match.string[max(0, match.start("word") - 300) : match.start("word")]
-                if before.search(front) or after.match(match.string, match.end()):
+                if before.search(front) or following.match(match.string, match.end()):
                     return self.name(kind, text)
         return text
 
 
-def _any(words: Iterable[str], depth: int = 0) -> str:
+def _any_word(words: Iterable[str], depth: int = 0) -> str:
     """An alternative of words, longer ones first; many of them by their first letters, which is faster."""
-    listed = sorted(set(words), key=lambda word: (-len(word), word))
-    if len(listed) <= _FEW or depth == _DEEP:
-        return "|".join(map(re.escape, listed))
+    ordered = sorted(set(words), key=lambda word: (-len(word), word))
+    if len(ordered) <= _FEW or depth == _DEEP:
+        return "|".join(map(re.escape, ordered))
     by_first: dict[str, list[str]] = {}
-    for word in listed:
+    for word in ordered:
         by_first.setdefault(word[:1], []).append(word[1:])
     ends = by_first.pop("", None)
-    made = [f"{re.escape(first)}(?:{_any(rest, depth + 1)})" for first, rest in by_first.items()]
-    return "|".join([*made, *([""] if ends else [])])
+    parts = [f"{re.escape(first)}(?:{_any_word(rest, depth + 1)})" for first, rest in by_first.items()]
+    return "|".join([*parts, *([""] if ends else [])])
 
 
-def _cased(made: str, like: str) -> str:
-    return made.upper() if like.isupper() else made
+def _copy_case(text: str, like: str) -> str:
+    return text.upper() if like.isupper() else text

@@ -69,7 +69,7 @@ def accept_page(document: Mapping[str, Any]) -> AcceptPage:
         status_of(document.get("status")),
         inert(f"{verdict}: {node}"),
         inert(f"{kinds} in {number(document.get('seconds')) or 0:.0f} s, {words(document.get('started'))}"),
-        tuple(map(_rate, rows)),
+        tuple(map(_rate_page, rows)),
         tuple((title, lines) for title, every in lists if (lines := tuple(every))),
     )
 
@@ -86,7 +86,7 @@ def figure(value: object) -> str:
     return "-" if rate is None else f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"
 
 
-def _rate(row: Mapping[str, Any]) -> RatePage:
+def _rate_page(row: Mapping[str, Any]) -> RatePage:
     count, unit = whole_number(row, "count") or 0, words(row.get("unit"))
     others = (figure(row.get(key)) for key in ("floor", "peers", "before"))
     status, subject = status_of(row.get("status")), words(row.get("subject"))
@@ -111,7 +111,7 @@ def accept_text(document: Mapping[str, Any], width: int = 100) -> str:
     """The whole document as lines."""
     page = accept_page(document)
     lines = [f"{page.status.word} {page.headline}", page.when, ""]
-    lines += _table(page.rates, width) if page.rates else []
+    lines += _rate_table(page.rates, width) if page.rates else []
     for title, entries in page.lists:
         lines += ["", title]
         for entry in entries:
@@ -119,7 +119,7 @@ def accept_text(document: Mapping[str, Any], width: int = 100) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _table(rates: Sequence[RatePage], width: int) -> Iterator[str]:
+def _rate_table(rates: Sequence[RatePage], width: int) -> Iterator[str]:
     cells = [(f"{rate.mark:4} {rate.title}", *rate.figures) for rate in rates]
     wide = [max(map(len, column)) for column in zip(("", *HEADS), *cells, strict=True)]
     yield "  ".join(f"{head:<{w}}" for head, w in zip(("", *HEADS), wide, strict=True))

@@ -42,26 +42,26 @@ _BLIND_GROUPS = 3
 def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool = False) -> str:
     """The causes, the worst first; with `quiet` nothing else."""
     to = Writer(width, colour)
-    _head(to, report)
+    _write_head(to, report)
     causes = report["causes"]
     as_bad = [cause for cause in causes if cause["status"] == causes[0]["status"]][:_FULL]
     for cause in as_bad:
         to.line("")
         write_short(to, cause_page(report, cause))
-    _others(to, causes[len(as_bad) :])
+    _write_others(to, causes[len(as_bad) :])
     if not quiet:
-        _foot(to, report)
+        _write_foot(to, report)
     return to.page()
 
 
-def _head(to: Writer, report: Report) -> None:
+def _write_head(to: Writer, report: Report) -> None:
     """What is broken, which node it is, how the checks ended."""
     status = Status(report["verdict"])
     to.line(lead(report) or healthy_headline(report), headline(report["node"]))
     to.line(f"{to.paint(status, status.word)}  {tally(report)}   {moment(report)}")
 
 
-def _others(to: Writer, causes: Sequence[Cause]) -> None:
+def _write_others(to: Writer, causes: Sequence[Cause]) -> None:
     """The causes that are not written out, two lines each."""
     to.line(*[""][: len(causes)])
     for cause in causes:
@@ -70,7 +70,7 @@ def _others(to: Writer, causes: Sequence[Cause]) -> None:
             to.line(f"{INDENT}$ {command}")
 
 
-def _foot(to: Writer, report: Report) -> None:
+def _write_foot(to: Writer, report: Report) -> None:
     """What could not be seen, what is waived, and where the rest is."""
     results = report["results"]
     unseen = [r for r in results if r["status"] == Status.UNKNOWN.value and is_blind(worst(r))]
@@ -80,15 +80,15 @@ def _foot(to: Writer, report: Report) -> None:
         to.labelled("waived", ", ".join(f"{f['id']} ({f['waived']})" for f in waived), 2)
     if unseen and not report["causes"]:
         to.line("")
-        _unseen(to, unseen)
+        _write_unseen(to, unseen)
     few = (
         [f"{count_with_noun(len(unseen), 'check')} could not judge (no access or no data)"] if unseen else []
     )
-    well = [result for result in results if not severity_of(result).is_problem]
-    to.line("", "; ".join([*few, f"{len(well)} passed or do not apply", "-v shows everything"]))
+    healthy = [result for result in results if not severity_of(result).is_problem]
+    to.line("", "; ".join([*few, f"{len(healthy)} passed or do not apply", "-v shows everything"]))
 
 
-def _unseen(to: Writer, unseen: Sequence[Result]) -> None:
+def _write_unseen(to: Writer, unseen: Sequence[Result]) -> None:
     """The reasons most checks share for not seeing enough, and the way out of each."""
     groups = sorted(group_results(unseen).values(), key=len, reverse=True)
     for group in groups[:_BLIND_GROUPS]:

@@ -33,14 +33,14 @@ class Limits:
 
 ONE_SCREEN = 24
 """Lines of a report with one cause: the height of a terminal."""
-_WHOLE: Mapping[str, int] = {OWNER: 1, SINCE: 1, CHECK: 2, WHY: 2, FIX: 3}
+_FULL: Mapping[str, int] = {OWNER: 1, SINCE: 1, CHECK: 2, WHY: 2, FIX: 3}
 _BRIEF: Mapping[str, int] = {OWNER: 1, SINCE: 1, CHECK: 1, WHY: 1, FIX: 2}
 _BLOCK = ONE_SCREEN - 6
 """What the head, the foot and the blank lines around it leave."""
 _SHORT = (
-    Limits(_BLOCK, _WHOLE, 3, 2),
-    Limits(_BLOCK, _WHOLE, 2, 1),
-    Limits(_BLOCK, _WHOLE, 1, 1),
+    Limits(_BLOCK, _FULL, 3, 2),
+    Limits(_BLOCK, _FULL, 2, 1),
+    Limits(_BLOCK, _FULL, 1, 1),
     Limits(_BLOCK, _BRIEF, 1, 1),
 )
 """The first under which a cause fits with a step to type."""
@@ -65,7 +65,7 @@ def write_cause(to: Writer, cause: CausePage, limits: Limits | None = None) -> i
         only_name = part.label == CHECK and most.get(CHECK) == 1  # the headline has said what it found
         text = part.text.partition(": ")[0] if only_name else part.text
         to.prose(part.label, text, most.get(part.label, 0))
-    _proof(to, cause.proof, limits.proof if limits else 0)
+    _write_proof(to, cause.proof, limits.proof if limits else 0)
     to.prose(FIX, cause.advice, most.get(FIX, 0))
     closing = [part for part in cause.closing if not limits or part.label != DOCS]
     follows = min(len(cause.follows), limits.follows) if limits else len(cause.follows)
@@ -77,7 +77,7 @@ def write_cause(to: Writer, cause: CausePage, limits: Limits | None = None) -> i
         write_steps(to, cause.steps)
     for part in closing:
         to.labelled(part.label, part.text, 1 if limits else 0)
-    _follows(to, cause.follows, limits)
+    _write_follows(to, cause.follows, limits)
     return shown
 
 
@@ -93,7 +93,7 @@ def write_steps(to: Writer, steps: Sequence[StepText]) -> None:
         to.line(f"{INDENT}$ {step.command}")
 
 
-def _proof(to: Writer, lines: Sequence[str], most: int) -> None:
+def _write_proof(to: Writer, lines: Sequence[str], most: int) -> None:
     room = to.width - len(INDENT)
     shown = lines if not most or len(lines) <= most else lines[: most - 1]
     to.line(
@@ -109,7 +109,7 @@ def _first_steps(to: Writer, cause: CausePage, room: int) -> int:
     The first ones, in their order: none before a reset is left out while the reset shows. Where the one
     that does what the headline says does not fit, the last line names it. Last resorts are for -v.
     """
-    shown = _fitting(cause.steps, room, cause.goal)
+    shown = _fitting_steps(cause.steps, room, cause.goal)
     write_steps(to, shown)
     if hidden := cause.steps[len(shown) :]:
         last = ", also the last resort" if hidden[-1].last else ""
@@ -118,7 +118,7 @@ def _first_steps(to: Writer, cause: CausePage, room: int) -> int:
     return len(shown)
 
 
-def _follows(to: Writer, follows: Sequence[str], limits: Limits | None) -> None:
+def _write_follows(to: Writer, follows: Sequence[str], limits: Limits | None) -> None:
     """What follows from a cause: a line each, or the names of the checks where that is too much."""
     if limits and len(follows) > limits.follows:
         names = Counter(text.partition(": ")[0] for text in follows)
@@ -129,7 +129,7 @@ def _follows(to: Writer, follows: Sequence[str], limits: Limits | None) -> None:
         to.labelled("" if number else FOLLOWS, text, 1 if limits else 0)
 
 
-def _fitting(steps: Sequence[StepText], room: int, goal: StepText | None) -> Sequence[StepText]:
+def _fitting_steps(steps: Sequence[StepText], room: int, goal: StepText | None) -> Sequence[StepText]:
     """The first steps that fit in so many lines; half of a repair is for -v, unless it comes first."""
     count = used = 0
     for number, step in enumerate(steps):

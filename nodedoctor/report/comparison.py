@@ -88,11 +88,11 @@ def compare(before: Report, after: Report) -> Comparison:
     """Compare two reports."""
     old, new = results(before), results(after)
     pairs = ((check, old.get(check), new.get(check)) for check in sorted({*old, *new}))
-    changes = [Change(check, b, a, _way(b, a)) for check, b, a in pairs if _differs(b, a)]
+    changes = [Change(check, b, a, _change_direction(b, a)) for check, b, a in pairs if _results_differ(b, a)]
     order = {"worse": 0, "other": 1, "better": 2}
-    changes.sort(key=lambda change: (order[change.way], -severity_of(change.after or _nothing())))
+    changes.sort(key=lambda change: (order[change.way], -severity_of(change.after or _empty_result())))
     facts = sorted(
-        _between(before["facts"], after["facts"]), key=lambda fact: (fact.name, fact.before is None)
+        _changes_between(before["facts"], after["facts"]), key=lambda fact: (fact.name, fact.before is None)
     )
     return Comparison(tuple(changes), tuple(facts))
 
@@ -113,10 +113,10 @@ def told(change: Change) -> str:
 
     Where both are called the same, it is what one of them has and the other has not.
     """
-    before, after = change.before or _nothing(), change.after or _nothing()
+    before, after = change.before or _empty_result(), change.after or _empty_result()
     if change.before and change.after and before["status"] == after["status"]:
-        for way, one, other in (("also", after, before), ("no longer", before, after)):
-            if news := _worsened(one, other):
+        for way, result, baseline in (("also", after, before), ("no longer", before, after)):
+            if news := _worse_findings(result, baseline):
                 return f"{way} {_describe_result(max(news, key=severity))}"
     return _describe_result(worst(change.after or before))
 
@@ -125,28 +125,28 @@ def _describe_result(finding: Finding) -> str:
     return about(finding["subject"] or "", full_summary(finding))
 
 
-def _differs(before: Result | None, after: Result | None) -> bool:
+def _results_differ(before: Result | None, after: Result | None) -> bool:
     if before is None or after is None:
         return before is not after
-    return before["status"] != after["status"] or _problems(before) != _problems(after)
+    return before["status"] != after["status"] or _subject_severities(before) != _subject_severities(after)
 
 
-def _way(before: Result | None, after: Result | None) -> Direction:
+def _change_direction(before: Result | None, after: Result | None) -> Direction:
     """Worse when something is known to be sick that was not; not seeing it any more proves nothing."""
     if before is None or after is None or is_blind(worst(after)):
         return "other"
-    if _worsened(after, before):
+    if _worse_findings(after, before):
         return "worse"
-    return "better" if _problems(before) and not is_blind(worst(before)) else "other"
+    return "better" if _subject_severities(before) and not is_blind(worst(before)) else "other"
 
 
-def _worsened(result: Result, other: Result) -> list[Finding]:
+def _worse_findings(result: Result, baseline: Result) -> list[Finding]:
     """The problems whose subject is less bad, or no problem, in the other result; previews do not count."""
-    known = _problems(other)
-    return [f for f in result["findings"] if counted(f) > known.get(f["subject"], Severity.PASS)]
+    severities = _subject_severities(baseline)
+    return [f for f in result["findings"] if counted(f) > severities.get(f["subject"], Severity.PASS)]
 
 
-def _problems(result: Result) -> dict[str | None, Severity]:
+def _subject_severities(result: Result) -> dict[str | None, Severity]:
     """How bad each subject is, for those that are not well."""
     bad: dict[str | None, Severity] = {}
     for finding in result["findings"]:
@@ -165,30 +165,32 @@ def side(result: Result | None) -> str | None:
     return result["status"] if result else None
 
 
-def _nothing() -> Result:
+def _empty_result() -> Result:
     entry = {"check": "", "findings": [{"status": "skip", "summary": "not looked at"}]}
     return read({"results": [entry]})["results"][0]
 
 
-def _between(before: Any, after: Any, name: str = "") -> Iterator[FactChange]:
+def _changes_between(before: Any, after: Any, name: str = "") -> Iterator[FactChange]:
     """Every settled value that differs with its path (`driver.version`, `gpus[3].vbios`).
 
     What is on one side only is one change, however much there is in it.
     """
     if before in _NOTHING or after in _NOTHING:
         if before not in _NOTHING or after not in _NOTHING:
-            yield FactChange(name, _brief(before), _brief(after))
+            yield FactChange(name, _brief_value(before), _brief_value(after))
     elif isinstance(before, dict) and isinstance(after, dict):
         for key in {*before, *after}:
             if _RESTLESS.isdisjoint(str(key).split("_")):
                 inner = f"{name}.{key}" if name else str(key)
-                yield from _between(before.get(key), after.get(key), inner)
+                yield from _changes_between(before.get(key), after.get(key), inner)
     elif isinstance(before, list) and isinstance(after, list) and _has_parts([*before, *after]):
         old, new = _by_name(before, after), _by_name(after, before)
         for key in {*old, *new}:
-            yield from _between(old.get(key), new.get(key), f"{name}[{_label(key, old, new)}]")
+            yield from _changes_between(
+                old.get(key), new.get(key), f"{name}[{_element_label(key, old, new)}]"
+            )
     elif before != after:
-        yield FactChange(name, *_sides(before, after))
+        yield FactChange(name, *_both_sides(before, after))
 
 
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
@@ -197,20 +199,20 @@ _NOTHING: tuple[Any, ...] = (None, "", [], {})
 def _by_name(values: list[Any], others: list[Any]) -> dict[Any, Any]:
     """Elements by what tells them apart on both sides and occurs on both, or by their place."""
     for key in _KEYS:
-        mine, theirs = _names(values, key), _names(others, key)
+        mine, theirs = _unique_names(values, key), _unique_names(others, key)
         if mine & theirs:
             return {value[key]: value for value in values}
     return dict(enumerate(values))
 
 
-def _label(key: Any, *sides: dict[Any, Any]) -> Any:
+def _element_label(key: Any, *sides: dict[Any, Any]) -> Any:
     """What a person calls an element: GPU 3 by its index, and not by its UUID."""
     element = next((side[key] for side in sides if key in side), None)
     index = element.get("index") if isinstance(element, dict) else None
     return index if type(index) is int else key
 
 
-def _names(values: list[Any], key: str) -> set[str | int]:
+def _unique_names(values: list[Any], key: str) -> set[str | int]:
     """What the elements of a list have under a key, each another one; nothing where that is not so."""
     values_there = [value.get(key) if isinstance(value, dict) else None for value in values]
     names = {name for name in values_there if isinstance(name, str | int)}
@@ -221,9 +223,9 @@ def _has_parts(values: list[Any]) -> bool:
     return any(isinstance(value, dict | list) for value in values)
 
 
-def _sides(before: Any, after: Any) -> tuple[str | None, str | None]:
+def _both_sides(before: Any, after: Any) -> tuple[str | None, str | None]:
     """Two values in a few words; of long lists what only one of them has."""
-    old, new = _brief(before), _brief(after)
+    old, new = _brief_value(before), _brief_value(after)
     if (
         not (isinstance(before, list) and isinstance(after, list))
         or max(len(old or ""), len(new or "")) <= SHORT
@@ -237,17 +239,17 @@ def _sides(before: Any, after: Any) -> tuple[str | None, str | None]:
     return ", ".join([*map(str, removed), unchanged]), ", ".join([*map(str, added), unchanged])
 
 
-def _brief(value: Any) -> str | None:
+def _brief_value(value: Any) -> str | None:
     """A value in a few words; None for nothing."""
     if value in _NOTHING:
         return None
     if isinstance(value, dict):
-        shown = ", ".join(f"{key} {text}" for key, inner in value.items() if (text := _brief(inner)))
+        shown = ", ".join(f"{key} {text}" for key, inner in value.items() if (text := _brief_value(inner)))
         return (
             shown if 0 < len(shown) <= SHORT else "(1 value)" if len(value) == 1 else f"({len(value)} values)"
         )
     if isinstance(value, list) and _has_parts(value):
-        only = _brief(value[0]) if len(value) == 1 else None
+        only = _brief_value(value[0]) if len(value) == 1 else None
         return only or f"({len(value)} entries)"
     if isinstance(value, list):
         return ", ".join(map(str, value))

@@ -58,9 +58,9 @@ class FactGroup:
         if self.same_values:
             many = f" ({len(self.facts)} values)" if len(self.facts) > 1 else ""
             return self.facts[0].words + many
-        return ", ".join(f"{self._own(fact)} {fact.words}" for fact in self.facts)
+        return ", ".join(f"{self._own_name(fact)} {fact.words}" for fact in self.facts)
 
-    def _own(self, fact: FactChange) -> str:
+    def _own_name(self, fact: FactChange) -> str:
         return fact.name.removeprefix(self.name).lstrip(".") or fact.name
 
 
@@ -68,7 +68,7 @@ def change_groups(changes: Iterable[Change]) -> list[ChangeGroup]:
     """Changes with the same reason as one, in the order of the first of each."""
     same: dict[tuple[str, str, str], list[Change]] = {}
     for change in changes:
-        same.setdefault((change.way, change.words, _reason(change)), []).append(change)
+        same.setdefault((change.way, change.words, _change_reason(change)), []).append(change)
     return [
         ChangeGroup(told(changes_alike[0]) if len(changes_alike) == 1 else reason, tuple(changes_alike))
         for (_, _, reason), changes_alike in same.items()
@@ -80,19 +80,19 @@ def fact_groups(facts: Iterable[FactChange]) -> list[FactGroup]:
     same: dict[tuple[str, str | None, str | None], list[FactChange]] = {}
     for fact in facts:
         same.setdefault((_VARYING.sub("*", fact.name), fact.before, fact.after), []).append(fact)
-    many = [FactGroup(_pattern(equal), tuple(equal)) for equal in same.values() if len(equal) > 1]
+    many = [FactGroup(_name_pattern(equal), tuple(equal)) for equal in same.values() if len(equal) > 1]
     alone = [equal[0] for equal in same.values() if len(equal) == 1]
-    return sorted([*_merged(many), *_of_devices(alone)], key=lambda group: group.facts[0].name)
+    return sorted([*_merge_groups(many), *_of_devices(alone)], key=lambda group: group.facts[0].name)
 
 
-def _reason(change: Change) -> str:
+def _change_reason(change: Change) -> str:
     """What a change rests on: the one thing that was not seen, else what the later result says."""
     if change.after is not None and (without := worst(change.after).get("judged_without")):
         return f"judged without {without}"
     return told(change)
 
 
-def _pattern(facts: Sequence[FactChange]) -> str:
+def _name_pattern(facts: Sequence[FactChange]) -> str:
     """The name of facts whose names differ in devices or numbers: a star for those that are many."""
     names = [_VARYING.findall(fact.name) for fact in facts]
     shown = [_common_part(column) for column in zip(*names, strict=True)]
@@ -113,7 +113,7 @@ def _common_part(parts: Sequence[str]) -> str:
     )
 
 
-def _merged(groups: Sequence[FactGroup]) -> list[FactGroup]:
+def _merge_groups(groups: Sequence[FactGroup]) -> list[FactGroup]:
     """Groups with the same values whose names differ in a middle part only, as one."""
     same: dict[tuple[object, ...], list[FactGroup]] = {}
     for group in groups:

@@ -40,8 +40,8 @@ def document(comparison: Comparison, before: Report, after: Report) -> dict[str,
     return {
         "schema": SCHEMA,
         "tool": __version__,
-        "before": _report(before),
-        "after": _report(after),
+        "before": _report_entry(before),
+        "after": _report_entry(after),
         "worse": comparison.worse,
         "changes": [
             {
@@ -66,7 +66,7 @@ def document(comparison: Comparison, before: Report, after: Report) -> dict[str,
     }
 
 
-def _report(report: Report) -> dict[str, Any]:
+def _report_entry(report: Report) -> dict[str, Any]:
     return {
         "host": report["node"].get("hostname") or None,
         "started": report["started"],

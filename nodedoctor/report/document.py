@@ -194,9 +194,9 @@ def asides(finding: Mapping[str, Any]) -> str:
     return f"{waived}{preview_mark(finding)}"
 
 
-def preview_mark(told: Mapping[str, Any]) -> str:
+def preview_mark(entry: Mapping[str, Any]) -> str:
     """How every view marks a warning, or a cause, of which only rules in preview speak."""
-    return " (preview)" if in_preview(told) else ""
+    return " (preview)" if in_preview(entry) else ""
 
 
 def in_preview(finding: Mapping[str, Any]) -> bool:
@@ -205,7 +205,7 @@ def in_preview(finding: Mapping[str, Any]) -> bool:
 
 
 def is_blind(finding: Mapping[str, Any]) -> bool:
-    """Unknown only because of where we stand (no permission, no tool, a container), waived or not."""
+    """Unknown only because of where we run (no permission, no tool, a container), waived or not."""
     return finding["status"] == Status.UNKNOWN.value and finding.get("reason") in BLIND
 
 
@@ -237,14 +237,14 @@ def problems_first(results: Iterable[Result]) -> list[Result]:
 
 def verdict(results: Iterable[Result]) -> str:
     """The status of the worst result, previews aside; skip when nothing was looked at."""
-    found = (counted(finding) for result in results for finding in result["findings"])
-    return max(found, default=Severity.SKIP).status.value
+    severities = (counted(finding) for result in results for finding in result["findings"])
+    return max(severities, default=Severity.SKIP).status.value
 
 
 def counts(results: Iterable[Result]) -> dict[str, int]:
     """How many checks ended in each status."""
-    found = [result["status"] for result in results]
-    return {status.value: found.count(status.value) for status in Status}
+    statuses = [result["status"] for result in results]
+    return {status.value: statuses.count(status.value) for status in Status}
 
 
 def status_of(value: Any) -> Status:
@@ -261,7 +261,7 @@ def is_reading(evidence: Evidence) -> bool:
 
 
 def place_of(evidence: Evidence) -> str:
-    """Where evidence stands, as a comment above it."""
+    """Where evidence is from, as a comment above it."""
     if is_reading(evidence):
         return f"# {evidence['probe']}, value read"
     return f"# {evidence['probe']}" + (f", line {evidence['line']}" if "line" in evidence else "")

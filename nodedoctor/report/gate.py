@@ -37,15 +37,15 @@ def gate_of(report: Report) -> Gate:
     """Exit code, word and the ids that decide: causes, or findings that could not be judged."""
     causes = [cause for cause in report["causes"] if not cause.get("preview")]
     refusing = [cause["id"] for cause in causes if cause["schedulable"] == "no"]
-    unjudged = [finding["id"] for finding in _unjudged(report)]
+    unjudged = [finding["id"] for finding in _unjudged_findings(report)]
     waiting = [cause["id"] for cause in causes if cause["schedulable"] == "drain-when-idle"]
     if unusable := _container_without_gpus(report):
-        return _gate(UNJUDGED, unusable)
+        return _gate_entry(UNJUDGED, unusable)
     if refusing:
-        return _gate(REFUSE, refusing)
+        return _gate_entry(REFUSE, refusing)
     if unjudged:
-        return _gate(UNJUDGED, unjudged)
-    return _gate(DRAIN_WHEN_IDLE if waiting else PASS, waiting)
+        return _gate_entry(UNJUDGED, unjudged)
+    return _gate_entry(DRAIN_WHEN_IDLE if waiting else PASS, waiting)
 
 
 def render(report: Report, gate: Gate) -> str:
@@ -56,35 +56,35 @@ def render(report: Report, gate: Gate) -> str:
     if gate["exit"] == UNJUDGED:
         if _container_without_gpus(report):
             return "UNKN: this container is unusable; the node was not judged\n"
-        findings = list(_unjudged(report))
+        findings = list(_unjudged_findings(report))
         first = findings[0]
         check = first["id"].partition("@")[0]
         more = and_more(len(findings) - 1)
         return f"UNKN: {check}: {about(first['subject'] or '', full_summary(first))}{more}\n"
-    return f"PASS: new jobs may start here{_aside(report['causes'])}\n"
+    return f"PASS: new jobs may start here{_uncounted_problems(report['causes'])}\n"
 
 
-def _gate(code: int, causes: Sequence[str]) -> Gate:
+def _gate_entry(code: int, causes: Sequence[str]) -> Gate:
     return {"exit": code, "word": WORDS[code], "causes": list(causes)}
 
 
-def _aside(causes: Sequence[Cause]) -> str:
+def _uncounted_problems(causes: Sequence[Cause]) -> str:
     """The problems that keep no job away."""
     if not causes:
         return ""
     return f"; {count_with_noun(len(causes), 'problem')} listed, not counted: {cause_line(causes[0])}"
 
 
-def _findings(report: Report) -> Iterator[tuple[str, Finding]]:
+def _counted_findings(report: Report) -> Iterator[tuple[str, Finding]]:
     for result in report["results"]:
         for finding in result["findings"]:
             if finding["waived"] is None and not finding.get("preview"):
                 yield result["check"], finding
 
 
-def _unjudged(report: Report) -> Iterator[Finding]:
+def _unjudged_findings(report: Report) -> Iterator[Finding]:
     """What hung, crashed or was denied, of the checks that may refuse jobs."""
-    for check, finding in _findings(report):
+    for check, finding in _counted_findings(report):
         if (is_broken(finding) or finding["reason"] == "denied") and may_refuse(check):
             yield finding
 
@@ -94,5 +94,7 @@ def _container_without_gpus(report: Report) -> list[str]:
     hangs = any(probe["name"].startswith(_DRIVER) and probe["outcome"] in _HUNG for probe in report["probes"])
     if hangs or not report["node"].get("container"):
         return []
-    failed = ((check, f) for check, f in _findings(report) if f["status"] == "fail" and not f["subject"])
+    failed = (
+        (check, f) for check, f in _counted_findings(report) if f["status"] == "fail" and not f["subject"]
+    )
     return [finding["id"] for check, finding in failed if check in _USE]

@@ -108,40 +108,42 @@ def job_page(document: Json) -> JobPage:
     """The page of a `nodedoctor.triage/1` document, of any shape."""
     outcome, headline = text(document, "outcome"), inert(text(document, "headline"))
     sure = inert(text(document, "confidence"))
-    fixes, then = (tuple(_advice(document, key)) for key in ("fixes", "next"))
+    fixes, then = (tuple(_advice_entries(document, key)) for key in ("fixes", "next"))
     first = next((s for entry in (*fixes, *then) for s in entry.steps if not s.last), None)
     seats = tuple(ranks.rank_marks(document))
     sections = (
-        Section("proof", "Proof", "proof", tuple(_quotes(document))),
-        Section("ranks", "Ranks", "who", tuple(_ranks(document, seats))),
+        Section("proof", "Proof", "proof", tuple(_evidence_quotes(document))),
+        Section("ranks", "Ranks", "who", tuple(_rank_pairs(document, seats))),
         Section("fix", "Fix", "fix", fixes),
         Section("next", "What would decide", "next", then),
-        Section("not", "What it is not", "not it", tuple(_pairs(document, "not_the_cause", "claim", "why"))),
+        Section(
+            "not", "What it is not", "not it", tuple(_read_pairs(document, "not_the_cause", "claim", "why"))
+        ),
         Section(
             "maybe",
             "Less likely" if outcome == "failure" else "What it may be",
             "may be",
-            tuple(_pairs(document, "alternatives", "cause", "why_less_likely")),
+            tuple(_read_pairs(document, "alternatives", "cause", "why_less_likely")),
         ),
         Section("timeline", "Timeline", "when", tuple(map(_in_words, moments(document))), short=False),
-        Section("collective", "The collective", "waits in", tuple(_collective(document)), short=False),
+        Section("collective", "The collective", "waits in", tuple(_collective_pairs(document)), short=False),
         Section("also", "Errors that decided nothing", "also", tuple(_also_seen(document)), short=False),
-        Section("earlier", "Earlier runs in these logs", "before", tuple(_earlier(document))),
-        Section("jobs", "Jobs in these logs (--job ID picks one)", "job", tuple(_jobs(document))),
-        Section("read", "Read", "read", tuple(Pair("", inert(line)) for line in _coverage(document))),
+        Section("earlier", "Earlier runs in these logs", "before", tuple(_earlier_runs(document))),
+        Section("jobs", "Jobs in these logs (--job ID picks one)", "job", tuple(_job_pairs(document))),
+        Section("read", "Read", "read", tuple(Pair("", inert(line)) for line in _coverage_lines(document))),
     )
     return JobPage(
         _STATUS.get(outcome, Status.UNKNOWN),
         (headline[:1].upper() + headline[1:]) or "Nothing is said",
         f"{sure} confidence" if sure and outcome not in UNSURE else "",
-        tuple(_opening(document, first)),
+        tuple(_opening_lines(document, first)),
         first,
         tuple(section for section in sections if section.entries),
         seats,
     )
 
 
-def _opening(document: Json, first: StepText | None) -> Iterator[Labelled]:
+def _opening_lines(document: Json, first: StepText | None) -> Iterator[Labelled]:
     """What comes right below the headline."""
     if chosen := text(document, "decision"):
         without = f" {fold(texts(document, 'exclude'))}" if document.get("exclude") else ""
@@ -150,7 +152,7 @@ def _opening(document: Json, first: StepText | None) -> Iterator[Labelled]:
         yield Labelled(OWNER, owner_word(text(document, "owner")))
     for role, key in (("who", "culprits"), ("one of", "parties")):
         if members := objects(document.get(key)):
-            yield Labelled(role, inert(_people(members)))
+            yield Labelled(role, inert(_rank_names(members)))
     if first:
         yield Labelled("first", f"$ {first.command}")
     if weighed := text(document, "weighed"):
@@ -158,15 +160,15 @@ def _opening(document: Json, first: StepText | None) -> Iterator[Labelled]:
         yield Labelled("based on", capitalised(inert(basis)))
 
 
-def _people(members: Sequence[Json]) -> str:
+def _rank_names(members: Sequence[Json]) -> str:
     """`rank 37 on gpu-005, GPU 5, pid 4242`; of several on a host the ranks alone."""
     hosts: dict[tuple[str, str], list[Json]] = {}
     for who in members:
         hosts.setdefault((words(who.get("world")), words(who.get("host"))), []).append(who)
-    return "; ".join(_group(world, host, members) for (world, host), members in hosts.items())
+    return "; ".join(_host_ranks(world, host, members) for (world, host), members in hosts.items())
 
 
-def _group(world: str, host: str, members: Sequence[Json]) -> str:
+def _host_ranks(world: str, host: str, members: Sequence[Json]) -> str:
     numbers = sorted({rank for who in members if (rank := whole_number(who, "rank")) is not None})
     several = "s" if len(members) > 1 else ""
     world_name = "" if world in ("", "default") else f" of {world}"
@@ -185,18 +187,18 @@ def _group(world: str, host: str, members: Sequence[Json]) -> str:
     return ", ".join(text_parts)
 
 
-def _quotes(document: Json) -> Iterator[Quote]:
+def _evidence_quotes(document: Json) -> Iterator[Quote]:
     for item in objects(document.get("evidence")):
-        yield _quote(item)
+        yield _read_quote(item)
 
 
-def _quote(item: Json, note: str = "") -> Quote:
+def _read_quote(item: Json, note: str = "") -> Quote:
     fields = (inert(words(item.get(key)).strip()) for key in ("source", "rank", "time", "text"))
     source, rank, time, quoted = fields
     return Quote(source, whole_number(item, "line"), rank, time, quoted, inert(note))
 
 
-def _ranks(document: Json, seats: Sequence[ranks.Seat]) -> Iterator[Pair]:
+def _rank_pairs(document: Json, seats: Sequence[ranks.Seat]) -> Iterator[Pair]:
     """What the ranks of a live job do; of a dead one, where each was, in groups."""
     standings = objects(document.get("standings"))
     for standing in standings:
@@ -211,14 +213,14 @@ def _ranks(document: Json, seats: Sequence[ranks.Seat]) -> Iterator[Pair]:
         yield Pair(name, meaning)
 
 
-def _advice(document: Json, key: str) -> Iterator[Advice]:
+def _advice_entries(document: Json, key: str) -> Iterator[Advice]:
     for item in objects(document.get(key)):
         fix = fix_of(item)
         prose = advice(fix) if fix else words(item.get("text"))
         yield Advice(inert(prose), tuple(repair_steps(fix)), tuple(after_steps(fix)), fix)
 
 
-def _pairs(document: Json, key: str, name: str, why: str) -> Iterator[Pair]:
+def _read_pairs(document: Json, key: str, name: str, why: str) -> Iterator[Pair]:
     for item in objects(document.get(key)):
         yield Pair(inert(words(item.get(name))), inert(words(item.get(why))))
 
@@ -228,10 +230,10 @@ def _also_seen(document: Json) -> Iterator[Quote]:
     for error in objects(document.get("also_seen")):
         count = whole_number(error, "count") or 1
         times = f" (first of {count} that are alike)" if count > 1 else ""
-        yield _quote(error, f"{words(error.get('fate'))}: {words(error.get('reason'))}{times}")
+        yield _read_quote(error, f"{words(error.get('fate'))}: {words(error.get('reason'))}{times}")
 
 
-def _collective(document: Json) -> Iterator[Pair]:
+def _collective_pairs(document: Json) -> Iterator[Pair]:
     """What was waited for: its size, and how long that takes on links of three speeds."""
     work = mapping(document.get("collective"))
     if not work:
@@ -260,10 +262,10 @@ def _collective(document: Json) -> Iterator[Pair]:
         yield Pair("takes", inert(durations + (verdict[can] if isinstance(can, bool) else "")))
 
 
-def _earlier(document: Json) -> Iterator[Pair]:
+def _earlier_runs(document: Json) -> Iterator[Pair]:
     """Each run before the judged one: what it ended of, in a sentence, and its place in the logs."""
     for run in objects(document.get("earlier")):
-        first = _quote(next(iter(objects(run.get("evidence"))), {}))
+        first = _read_quote(next(iter(objects(run.get("evidence"))), {}))
         calm = words(run.get("outcome")) in CALM
         where = f" ({first.place})" if first.place else ""
         name = "no failure" if calm else words(run.get("cause"))
@@ -271,7 +273,7 @@ def _earlier(document: Json) -> Iterator[Pair]:
         yield Pair(inert(name), inert(sentence + where))
 
 
-def _jobs(document: Json) -> Iterator[Pair]:
+def _job_pairs(document: Json) -> Iterator[Pair]:
     """Each job where there are several: its id, what is known of it, and whether it was judged."""
     jobs = objects(document.get("jobs"))
     for job in jobs if len(jobs) > 1 else ():
@@ -287,7 +289,7 @@ def _jobs(document: Json) -> Iterator[Pair]:
         yield Pair(inert(words(job.get("id"))), inert("; ".join(filter(None, facts))))
 
 
-def _coverage(document: Json) -> Iterator[str]:
+def _coverage_lines(document: Json) -> Iterator[str]:
     """What was read, and what of it could not be."""
     coverage = mapping(document.get("coverage"))
     if not coverage:

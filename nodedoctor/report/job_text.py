@@ -25,19 +25,19 @@ def render(document: Json, *, width: int = 80, colour: bool = False, verbose: bo
         to.labelled(part.label, part.text)
     for section in page.sections:
         if section.short or verbose:
-            _section(to, section, 0 if verbose else _MOST.get(section.name, 0))
+            _write_section(to, section, 0 if verbose else _MOST.get(section.name, 0))
     return to.page()
 
 
-def _section(to: Writer, section: Section, most: int) -> None:
+def _write_section(to: Writer, section: Section, most: int) -> None:
     to.line("", section.title)
     for number, entry in enumerate(islice(section.entries, most or None), 1):
-        _entry(to, entry, number)
+        _write_entry(to, entry, number)
     if most and (remaining := len(section.entries) - most) > 0:
         to.line(f"{_MARGIN}... {count_with_noun(remaining, 'more', 'more')} with -v")
 
 
-def _entry(to: Writer, entry: Entry, number: int) -> None:
+def _write_entry(to: Writer, entry: Entry, number: int) -> None:
     if isinstance(entry, Quote):
         whose = f"  rank {entry.rank}" if entry.rank else ""
         room = _QUOTE_LINES * to.width

@@ -23,10 +23,12 @@ def document(report: Report) -> shape.Report:
     return read(
         {
             **_fields(report),
-            "causes": [_cause(cause, since(cause, dated)) for cause in report.causes],
-            "results": [_result(result) for result in report.results],
-            "probes": [{**_fields(seen), "name": seen.probe} for seen in report.observations],
-            "facts": _plain(report.facts or {}),
+            "causes": [_cause_entry(cause, since(cause, dated)) for cause in report.causes],
+            "results": [_result_entry(result) for result in report.results],
+            "probes": [
+                {**_fields(observation), "name": observation.probe} for observation in report.observations
+            ],
+            "facts": _plain_value(report.facts or {}),
         }
     )
 
@@ -35,8 +37,8 @@ def gated(document: shape.Report, gate: shape.Gate) -> shape.Report:
     """The document with the answer of `--gate`, before the long lists."""
     later = ("results", "probes", "facts")
     first = {key: value for key, value in document.items() if key not in later}
-    made: Any = {**first, "gate": gate, **{key: document[key] for key in later}}  # type: ignore[literal-required]
-    return cast("shape.Report", made)
+    ordered: Any = {**first, "gate": gate, **{key: document[key] for key in later}}  # type: ignore[literal-required]
+    return cast("shape.Report", ordered)
 
 
 def render(document: shape.Report) -> str:
@@ -45,15 +47,15 @@ def render(document: shape.Report) -> str:
     Indenting throughout would leave json's C encoder unused and take 20 ms. The lines also let a reader of
     thousands of reports take only those it wants (fleet/reports/skim.py).
     """
-    lines = (f"{_encoded(key)}: {_lines(value)}" for key, value in document.items())
+    lines = (f"{_encoded(key)}: {_in_lines(value)}" for key, value in document.items())
     return "{" + ",\n".join(lines) + "}"
 
 
 _encoded = json.JSONEncoder(separators=(",", ":")).encode
-"""Blanks between items are a tenth of a report, and nobody reads them."""
+"""Blanks between items would be a tenth of a report, without any use."""
 
 
-def _lines(value: Any) -> str:
+def _in_lines(value: Any) -> str:
     if isinstance(value, list) and value:
         return "[\n " + ",\n ".join(map(_encoded, value)) + "\n]"
     if isinstance(value, dict) and any(isinstance(inner, dict) for inner in value.values()):
@@ -62,27 +64,27 @@ def _lines(value: Any) -> str:
     return _encoded(value)
 
 
-def _result(result: Result) -> Json:
-    return {**_fields(result), "findings": [_finding(finding) for finding in result.findings]}
+def _result_entry(result: Result) -> Json:
+    return {**_fields(result), "findings": [_finding_entry(finding) for finding in result.findings]}
 
 
-def _finding(finding: Finding) -> Json:
+def _finding_entry(finding: Finding) -> Json:
     return {
         **_fields(finding),
         "judged_without": finding.without,
         "evidence": [_fields(evidence) for evidence in finding.evidence],
-        "fix": _fix(finding.fix),
+        "fix": _fix_entry(finding.fix),
     }
 
 
-def _fix(fix: Fix | None) -> Json | None:
+def _fix_entry(fix: Fix | None) -> Json | None:
     """What to do, with what follows from its steps: the commands, and the plan that they are of."""
     if fix is None:
         return None
     return {**_fields(fix), "commands": fix.commands, "steps": [_fields(step) for step in fix.plan]}
 
 
-def _cause(cause: Cause, since: str | None) -> Json:
+def _cause_entry(cause: Cause, since: str | None) -> Json:
     """A cause with when it began, and what to type first: the first step that looks or repairs."""
     steps = (step for step in (cause.fix.plan if cause.fix else ()) if step.role in ("look", "repair"))
     first = next(steps, None)
@@ -92,10 +94,10 @@ def _cause(cause: Cause, since: str | None) -> Json:
 def _fields(value: Any) -> Json:
     """The fields of one of our nouns as plain data, but without the nouns in it."""
     told = ((name, getattr(value, name)) for name in field_names(type(value)))
-    return {name: _plain(field) for name, field in told if name not in _NOUNS}
+    return {name: _plain_value(field) for name, field in told if name not in _NOUNS}
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """What JSON makes of a value, so that a saved report reads as the live one.
 
     A fact is its fields, a set a sorted list, and what JSON does not know is shown by its text.
@@ -104,13 +106,13 @@ def _plain(value: Any) -> Any:
     if kind in _SCALARS:
         return value
     if issubclass(kind, dict):
-        return {_key(key): _plain(item) for key, item in value.items()}
+        return {_plain_key(key): _plain_value(item) for key, item in value.items()}
     if issubclass(kind, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain_value(item) for item in value]
     if names := field_names(kind):
-        return {name: _plain(getattr(value, name)) for name in names}
+        return {name: _plain_value(getattr(value, name)) for name in names}
     if issubclass(kind, set | frozenset):
-        return [_plain(item) for item in sorted(value)]
+        return [_plain_value(item) for item in sorted(value)]
     return json.loads(json.dumps(value, default=str))
 
 
@@ -118,7 +120,7 @@ _NOUNS = frozenset({"evidence", "findings", "fix", "steps", "results", "observat
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
-def _key(key: Any) -> str:
+def _plain_key(key: Any) -> str:
     return str.__str__(key) if isinstance(key, str) else json.dumps(key, default=str)
 
 

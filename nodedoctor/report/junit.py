@@ -1,7 +1,7 @@
 """The report as JUnit XML, which continuous integration shows as tests: a check is a test case.
 
-Jenkins, GitLab and the report actions of GitHub read different halves of a format that nobody owns. What
-stands here is what all of them take: the sentence is an attribute (for Jenkins) and opens the text (for
+Jenkins, GitLab and the report actions of GitHub read different halves of a format that has no owner. What
+is written here all of them accept: the sentence is an attribute (for Jenkins) and opens the text (for
 GitLab), a case has one outcome, no pair of class and name comes twice. A suite is a node, a class is a
 subject, as two of the three group by class. The class names the node only where there are several: so a
 test keeps its history when a job moves to another node.
@@ -40,7 +40,7 @@ def render(document: Data) -> str:
     """A `nodedoctor.report/1`, or a `nodedoctor.fleet/1` with what sets its nodes apart.
 
     What failed is a failure, what hung or crashed an error, what does not apply or could not be seen is
-    skipped. Warnings, notes and what is waived stand in the output of a case that passed.
+    skipped. Warnings, notes and what is waived are in the output of a case that passed.
     """
     fleet = str(document.get("schema", "")).startswith("nodedoctor.fleet/")
     suites = _fleet(document) if fleet else [_node(document)]
@@ -63,18 +63,18 @@ def _node(report: Data) -> xml.Element:
 def _fleet(fleet: Data) -> list[xml.Element]:
     """A suite for what sets nodes apart, then one a node: did it answer, and which checks are not well."""
     titles = {check["check"]: check.get("title", "") for check in fleet.get("checks", ())}
-    apart = [_oddity(oddity) for oddity in fleet.get("oddities", ())]
+    oddities = [_oddity(oddity) for oddity in fleet.get("oddities", ())]
     about = {"nodedoctor": fleet.get("tool"), "source": fleet.get("source"), **fleet.get("counts", {})}
-    suites = [_suite("fleet", apart, fleet, about)]
+    suites = [_suite("fleet", oddities, fleet, about)]
     for node in fleet.get("nodes", ()):
         problems = sorted(map(_finding, node.get("problems", ())), key=lambda problem: str(problem["check"]))
         cases = [_answered(node)]
-        for check, found in groupby(problems, key=lambda problem: str(problem["check"])):
-            result = {"check": check, "title": titles.get(check), "findings": list(found)}
+        for check, group in groupby(problems, key=lambda problem: str(problem["check"])):
+            result = {"check": check, "title": titles.get(check), "findings": list(group)}
             cases.append(_case(f"{node['host']}.{_subject(result)}", result))
-        known = {"nodedoctor": node.get("tool"), "gpus": node.get("gpus"), "report": node.get("report")}
+        properties = {"nodedoctor": node.get("tool"), "gpus": node.get("gpus"), "report": node.get("report")}
         run = {"started": node.get("started") or fleet.get("started"), "seconds": node.get("seconds")}
-        suites.append(_suite(node["host"], cases, run, known))
+        suites.append(_suite(node["host"], cases, run, properties))
     return suites
 
 
@@ -89,8 +89,8 @@ def _answered(node: Data) -> xml.Element:
     case = _element("testcase", classname=f"{node['host']}.nodedoctor", name="answered")
     case.set("time", _seconds(node.get("seconds")))
     if node.get("state") != "answered":
-        said = f"{node.get('state')}: {node.get('note') or 'no report'}"
-        case.append(_element("error", said, message=said, type=str(node.get("state"))))
+        message = f"{node.get('state')}: {node.get('note') or 'no report'}"
+        case.append(_element("error", message, message=message, type=str(node.get("state"))))
     elif node.get("note"):
         case.append(_element("system-out", str(node["note"])))
     return case
@@ -102,12 +102,12 @@ def _oddity(oddity: Data) -> xml.Element:
     groups = [
         f"  | {group['value']}: {group['nodes']} ({group['count']})" for group in oddity.get("groups", ())
     ]
-    said = [str(oddity["summary"]), *groups]
-    said += [f"{name}: {oddity[name]}" for name in ("fix", "why") if oddity.get(name)]
+    lines = [str(oddity["summary"]), *groups]
+    lines += [f"{name}: {oddity[name]}" for name in ("fix", "why") if oddity.get(name)]
     if oddity.get("status") == "fail":
-        case.append(_element("failure", "\n".join(said), message=str(oddity["summary"]), type="fail"))
+        case.append(_element("failure", "\n".join(lines), message=str(oddity["summary"]), type="fail"))
     else:
-        case.append(_element("system-out", "\n".join(said)))
+        case.append(_element("system-out", "\n".join(lines)))
     return case
 
 
@@ -119,10 +119,10 @@ def _suite(name: str, cases: Sequence[xml.Element], run: Data, properties: Data)
     # UTC without saying so: the schema of Ant, where the format comes from, has no time zone.
     suite.set("timestamp", _plain(str(run.get("started") or "").removesuffix("Z")))
     suite.set("hostname", _plain(name))
-    listed = xml.SubElement(suite, "properties")
+    parent = xml.SubElement(suite, "properties")
     for key, value in properties.items():
         if value is not None:
-            listed.append(_element("property", name=key, value=str(value)))
+            parent.append(_element("property", name=key, value=str(value)))
     suite.extend(cases)
     return suite
 
@@ -179,13 +179,13 @@ def _remedy(finding: Data) -> Data:
 
 
 def _fix(fix: Data) -> list[str]:
-    known = fix_of(fix) if fix else None
-    if known is None:
+    plan = fix_of(fix) if fix else None
+    if plan is None:
         return []
     # Each command is below what it is for.
-    steps = [line for step in repair_steps(known) for line in (f"  {step.heading}", f"  $ {step.command}")]
+    steps = [line for step in repair_steps(plan) for line in (f"  {step.heading}", f"  $ {step.command}")]
     labelled = [f"{name}: {fix[name]}" for name in ("verify", "docs") if fix.get(name)]
-    return [f"fix: {advice(known)}", *steps, *labelled]
+    return [f"fix: {advice(plan)}", *steps, *labelled]
 
 
 def _sentence(finding: Data) -> str:

@@ -63,66 +63,66 @@ class Matrix:
 
 def matrices(facts: Mapping[str, Any]) -> list[Matrix]:
     """The matrices these facts are enough for: links, PCIe paths, bandwidth, in the order `m` shows them."""
-    seat = _seat(facts)
-    lost = off_bus(facts)
-    made = (_links(facts), _paths(facts), _bandwidth(facts))
-    return [_with_lost(replace(matrix, **seat), lost) for matrix in made if matrix is not None]
+    seat = _gpu_seats(facts)
+    lost_gpus = off_bus(facts)
+    candidates = (_link_matrix(facts), _path_matrix(facts), _bandwidth_matrix(facts))
+    return [_with_lost(replace(matrix, **seat), lost_gpus) for matrix in candidates if matrix is not None]
 
 
-def meanings(found: Sequence[Matrix]) -> list[tuple[str, str]]:
+def meanings(matrices: Sequence[Matrix]) -> list[tuple[str, str]]:
     """What the tokens that occur in these matrices mean, the most NVLinks first, then from near to far."""
-    used = {cell for matrix in found for cell in matrix.cells.values()}
-    used |= {path for matrix in found[:1] for path in matrix.paths.values()}
+    used = {cell for matrix in matrices for cell in matrix.cells.values()}
+    used |= {path for matrix in matrices[:1] for path in matrix.paths.values()}
     links = sorted({int(match[1]) for cell in used if (match := _NVLINKS.fullmatch(cell))}, reverse=True)
-    told = [(f"NV{count}", f"{count_with_noun(count, 'NVLink')} together") for count in links]
-    return told + [(token, meaning) for token, meaning in TOKENS if token in used]
+    nvlinks = [(f"NV{count}", f"{count_with_noun(count, 'NVLink')} together") for count in links]
+    return nvlinks + [(token, meaning) for token, meaning in TOKENS if token in used]
 
 
-def _with_lost(matrix: Matrix, lost: Mapping[str, str]) -> Matrix:
+def _with_lost(matrix: Matrix, lost_gpus: Mapping[str, str]) -> Matrix:
     """A row and a column for every GPU that has fallen off the bus."""
-    if not lost:
+    if not lost_gpus:
         return matrix
-    gpus = tuple(sorted({*matrix.gpus, *lost}, key=_number))
-    pairs = {(a, b) for a in gpus for b in gpus if a != b and (a in lost or b in lost)}
+    gpus = tuple(sorted({*matrix.gpus, *lost_gpus}, key=_gpu_number))
+    pairs = {(a, b) for a in gpus for b in gpus if a != b and (a in lost_gpus or b in lost_gpus)}
     return replace(
         matrix,
         gpus=gpus,
         cells={**matrix.cells, **dict.fromkeys(pairs, LOST)},
         odd=matrix.odd | pairs,
         legend="   ".join(filter(None, [matrix.legend, f"{LOST} = off the bus"])),
-        lost=lost,
+        lost=lost_gpus,
     )
 
 
-def _links(facts: Mapping[str, Any]) -> Matrix | None:
-    topology = _topology(facts)
+def _link_matrix(facts: Mapping[str, Any]) -> Matrix | None:
+    topology = _read_topology(facts)
     if topology is None or len(topology.gpus) < 2:
         return None
     gpus = topology.gpus
     cells = {(a, b): topology.links.get(a, {}).get(b, "?") for a in gpus for b in gpus if a != b}
     usual, count = Counter(cells.values()).most_common(1)[0]
-    odd: frozenset[Pair] = frozenset()
+    marked: frozenset[Pair] = frozenset()
     if usual.startswith("NV") and count * 2 > len(cells):
-        odd = frozenset(pair for pair, token in cells.items() if token != usual)
-    legend = f"< = not {usual}" if odd else ""
-    return Matrix("link type", topology.gpus, cells, odd, legend, usual)
+        marked = frozenset(pair for pair, token in cells.items() if token != usual)
+    legend = f"< = not {usual}" if marked else ""
+    return Matrix("link type", topology.gpus, cells, marked, legend, usual)
 
 
-def _paths(facts: Mapping[str, Any]) -> Matrix | None:
+def _path_matrix(facts: Mapping[str, Any]) -> Matrix | None:
     """PCIe paths as NVML tells them, NVLink left aside."""
-    told = {
+    paths = {
         (f"GPU{gpu['index']}", f"GPU{peer['index']}"): str(peer["path"])
         for gpu in parts(part(facts, "gpus"), "gpus")
         for peer in parts(gpu, "peers")
         if "index" in gpu and "index" in peer and peer.get("path")
     }
-    if not told:
+    if not paths:
         return None
-    gpus = tuple(sorted({name for pair in told for name in pair}, key=_number))
-    return Matrix("PCIe path", gpus, told)
+    gpus = tuple(sorted({name for pair in paths for name in pair}, key=_gpu_number))
+    return Matrix("PCIe path", gpus, paths)
 
 
-def _bandwidth(facts: Mapping[str, Any]) -> Matrix | None:
+def _bandwidth_matrix(facts: Mapping[str, Any]) -> Matrix | None:
     """Measured read bandwidth of every ordered pair: the row's GPU reads from the column's."""
     cells: dict[Pair, str] = {}
     speeds: dict[Pair, float] = {}
@@ -138,12 +138,14 @@ def _bandwidth(facts: Mapping[str, Any]) -> Matrix | None:
             cells[pair] = "none" if entry.get("access") is False else "error"
     if not cells:
         return None
-    gpus = tuple(sorted({name for pair in cells for name in pair}, key=_number))
-    odd = frozenset(pair for gpu in gpus for pair in _slow(gpu, speeds)) | (cells.keys() - speeds.keys())
-    return Matrix("GB/s, row reads from column", gpus, cells, odd, "< = under 90% of the row's median")
+    gpus = tuple(sorted({name for pair in cells for name in pair}, key=_gpu_number))
+    marked = frozenset(pair for gpu in gpus for pair in _slow_pairs(gpu, speeds)) | (
+        cells.keys() - speeds.keys()
+    )
+    return Matrix("GB/s, row reads from column", gpus, cells, marked, "< = under 90% of the row's median")
 
 
-def _slow(gpu: str, speeds: Mapping[Pair, float]) -> list[Pair]:
+def _slow_pairs(gpu: str, speeds: Mapping[Pair, float]) -> list[Pair]:
     row = {pair: speed for pair, speed in speeds.items() if pair[0] == gpu}
     if not row:
         return []
@@ -151,9 +153,9 @@ def _slow(gpu: str, speeds: Mapping[Pair, float]) -> list[Pair]:
     return [pair for pair, speed in row.items() if speed < LOW * max(median(row.values()), usual)]
 
 
-def _seat(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _gpu_seats(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Where each GPU sits: its NUMA node, CPUs and adapters."""
-    topology = _topology(facts)
+    topology = _read_topology(facts)
     if topology is None:
         return {}
     gpus, nics = topology.gpus, topology.nics
@@ -167,21 +169,21 @@ def _seat(facts: Mapping[str, Any]) -> dict[str, Any]:
         "nics": nics,
         "paths": {(gpu, nic): topology.links.get(gpu, {}).get(nic, "") for gpu in gpus for nic in nics},
         "nearest": nearest,
-        "numa": {gpu: inert(said["numa"]) for gpu, said in topology.affinity.items() if "numa" in said},
-        "cpus": {gpu: inert(said["cpus"]) for gpu, said in topology.affinity.items() if "cpus" in said},
+        "numa": {gpu: inert(seat["numa"]) for gpu, seat in topology.affinity.items() if "numa" in seat},
+        "cpus": {gpu: inert(seat["cpus"]) for gpu, seat in topology.affinity.items() if "cpus" in seat},
     }
 
 
-def _topology(facts: Mapping[str, Any]) -> Topology | None:
+def _read_topology(facts: Mapping[str, Any]) -> Topology | None:
     """The fact as the report has it, which may come from another machine: what is misshapen is left out."""
-    said = facts.get("topology")
-    if not isinstance(said, dict):
+    fact = facts.get("topology")
+    if not isinstance(fact, dict):
         return None
     return Topology(
-        texts(said, "gpus")[:MOST],
-        texts(said, "nics")[:MOST],
-        _texts_of(said.get("links")),
-        _texts_of(said.get("affinity")),
+        texts(fact, "gpus")[:MOST],
+        texts(fact, "nics")[:MOST],
+        _texts_of(fact.get("links")),
+        _texts_of(fact.get("affinity")),
     )
 
 
@@ -193,7 +195,7 @@ def _texts_of(value: Any) -> dict[str, dict[str, str]]:
     }
 
 
-def _number(name: str) -> int:
+def _gpu_number(name: str) -> int:
     digits = name.removeprefix("GPU")
     return int(digits) if digits.isdecimal() and len(digits) < 9 else 0
 
@@ -201,13 +203,13 @@ def _number(name: str) -> int:
 def off_bus(facts: Mapping[str, Any]) -> dict[str, str]:
     """PCI addresses of the GPUs that have fallen off the bus, by the names the other sources would use.
 
-    One whose number the driver does not tell is left out: nobody knows its row.
+    One whose number the driver does not report is left out, as its row is not known.
     """
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for slot in parts(part(facts, "inventory"), "slots")[:MOST]:
         index = next(
             (whole_number(slot, key) for key in ("index", "lost_index") if slot.get(key) is not None), None
         )
         if index is not None and (slot.get("off_bus") is True or slot.get("lost") == "GPU_IS_LOST"):
-            found[f"GPU{index}"] = inert(text(slot, "address"))
-    return found
+            addresses[f"GPU{index}"] = inert(text(slot, "address"))
+    return addresses

@@ -29,7 +29,7 @@ class Moment:
 
 def moments(document: Json) -> list[Moment]:
     """The whole timeline in groups; of a document without them, what its timeline lists, by kind of event."""
-    grouped = [_moment(item) for item in objects(document.get("moments"))]
+    grouped = [_read_moment(item) for item in objects(document.get("moments"))]
     if grouped:
         return grouped
     groups: dict[str, list[Json]] = {}
@@ -43,7 +43,7 @@ def moments(document: Json) -> list[Moment]:
     return grouped
 
 
-def _moment(item: Json) -> Moment:
+def _read_moment(item: Json) -> Moment:
     return Moment(
         words(item.get("event")),
         words(item.get("first")),

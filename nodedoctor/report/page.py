@@ -90,7 +90,7 @@ def cause_page(report: Report, cause: Cause) -> CausePage:
     finding = origin[1] if origin else None
     fix = finding["fix"] if finding else None
     steps = tuple(repair_steps(fix))
-    followers = _following(report, cause, finding)
+    followers = _following_findings(report, cause, finding)
     rests_on = [*((finding,) if finding else ()), *(follower for _, follower in followers)]
     ticket = (Labelled(TICKET, WRITE_TICKET),) if cause["action"] == "replace-node" else ()
     return CausePage(
@@ -99,16 +99,16 @@ def cause_page(report: Report, cause: Cause) -> CausePage:
         Status(cause["status"]),
         preview_mark(cause),
         inert(cause["headline"]),
-        tuple(_opening(report, cause, origin)),
+        tuple(_opening_lines(report, cause, origin)),
         proof_lines(finding) if finding else (),
         inert(advice(fix)) if fix else "",
         steps,
         next((step for step in steps if carries_out(cause["action"], step.command)), None),
         (*ticket, *after_steps(fix)),
-        tuple(_follows(cause, followers)),
+        tuple(_following_lines(cause, followers)),
         finding,
         fix,
-        tuple(evidence for one in rests_on for evidence in one["evidence"]),
+        tuple(evidence for member in rests_on for evidence in member["evidence"]),
     )
 
 
@@ -129,23 +129,23 @@ def healthy_headline(report: Report) -> str:
 def cause_line(cause: Cause) -> str:
     """A line of a cause for what has no room for more; of one in preview it says that first."""
     mark = preview_mark(cause)  # which says nothing of the node yet
-    return _line(f"{Status(cause['status']).word}{mark}", cause, "") if mark else owner_line(cause)
+    return _headline_line(f"{Status(cause['status']).word}{mark}", cause, "") if mark else owner_line(cause)
 
 
 def owner_line(cause: Cause) -> str:
     """Whose move it is, what is broken and what to do, in one line."""
     word = owner_word(cause["owner"])
-    return _line(f"owner {word}" if word == "unknown" else word, cause, preview_mark(cause))
+    return _headline_line(f"owner {word}" if word == "unknown" else word, cause, preview_mark(cause))
 
 
 def headline_of(cause: Cause, mark: str | None = None) -> str:
     """What is broken, whether only a rule in preview says so, and how often earlier runs found it."""
-    recurs = _recurrence(cause)
+    recurs = _recurrence_text(cause)
     shown = preview_mark(cause) if mark is None else mark
     return f"{inert(cause['headline'])}{shown}{f' ({recurs})' if recurs else ''}"
 
 
-def _line(first: str, cause: Cause, mark: str) -> str:
+def _headline_line(first: str, cause: Cause, mark: str) -> str:
     action = action_of(cause)
     return f"{first}: {headline_of(cause, mark)}{f'; {action}' if action else ''}"
 
@@ -268,10 +268,12 @@ def after_steps(fix: Fix | None) -> Iterator[Labelled]:
             yield Labelled(label, inert(text))
 
 
-def _opening(report: Report, cause: Cause, origin: tuple[str, Finding, str] | None) -> Iterator[Labelled]:
-    jobs, action = _jobs(report, cause), action_of(cause)
+def _opening_lines(
+    report: Report, cause: Cause, origin: tuple[str, Finding, str] | None
+) -> Iterator[Labelled]:
+    jobs, action = _jobs_answer(report, cause), action_of(cause)
     yield Labelled(OWNER, "; ".join(filter(None, (owner_word(cause["owner"]), action, jobs))))
-    if since := "; ".join(filter(None, (inert(utc_time(cause["since"] or "")), _recurrence(cause)))):
+    if since := "; ".join(filter(None, (inert(utc_time(cause["since"] or "")), _recurrence_text(cause)))):
         yield Labelled(SINCE, since)
     if origin:
         check, finding, why = origin
@@ -282,7 +284,7 @@ def _opening(report: Report, cause: Cause, origin: tuple[str, Finding, str] | No
             yield Labelled(WHY, capitalised(inert(why)))
 
 
-def _recurrence(cause: Cause) -> str:
+def _recurrence_text(cause: Cause) -> str:
     """On how many boots, or since when, runs have found it; nothing without a journal."""
     earlier = cause.get("recurs")
     if earlier is None:
@@ -293,7 +295,7 @@ def _recurrence(cause: Cause) -> str:
     return f"in {count_with_noun(earlier['times'], 'earlier run')} since {inert(earlier['first'][:10])}"
 
 
-def _jobs(report: Report, cause: Cause) -> str:
+def _jobs_answer(report: Report, cause: Cause) -> str:
     """Whether new jobs may start; empty where "yes" would contradict what the same page asks for.
 
     A warning about a part that has to be replaced or reset keeps no job away by itself, and invites none.
@@ -307,7 +309,9 @@ def _jobs(report: Report, cause: Cause) -> str:
     return _SCHEDULABLE[cause["schedulable"]]
 
 
-def _following(report: Report, cause: Cause, finding: Finding | None) -> list[tuple[Result, Finding]]:
+def _following_findings(
+    report: Report, cause: Cause, finding: Finding | None
+) -> list[tuple[Result, Finding]]:
     """The findings that follow from a cause, but for those of its own check about its other subjects."""
     own = {cause["id"], *(f"{cause['id'].partition('@')[0]}@{subject}" for subject in cause["subjects"])}
     own |= {finding["id"]} if finding else set()
@@ -315,7 +319,7 @@ def _following(report: Report, cause: Cause, finding: Finding | None) -> list[tu
     return [by_id[id] for id in cause["explains"] if id not in own and id in by_id]
 
 
-def _follows(cause: Cause, followers: Iterable[tuple[Result, Finding]]) -> Iterator[str]:
+def _following_lines(cause: Cause, followers: Iterable[tuple[Result, Finding]]) -> Iterator[str]:
     """What else is so because of it, a line each."""
     yield from (f"{result['check']}: {sentence(finding)}" for result, finding in followers)
     if cause["unjudged"]:

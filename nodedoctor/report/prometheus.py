@@ -1,7 +1,7 @@
 """The report as metrics, for the textfile collector of node_exporter (or any reader of Prometheus text).
 
 A check is one number that ranks how bad things are, so that a rule compares and a series never changes its
-labels; what is wrong with which part stands in series that exist only while something is wrong. Evidence,
+labels; what is wrong with which part is in series that exist only while something is wrong. Evidence,
 addresses and host names are no labels: Prometheus itself says which node it read.
 """
 
@@ -18,7 +18,7 @@ from nodedoctor.report.document import Finding, Report, severity, severity_of
 from nodedoctor.report.inert import inert
 
 MOST_FINDINGS = 200
-"""Findings that are told, the worst first: a bound of ours; recorded nodes have eight at most."""
+"""Findings that are written, the worst first: a bound of ours; recorded nodes have eight at most."""
 LONGEST_LABEL = 120
 """Characters of a label value; subjects are shorter, but hold names that the node chose (ours)."""
 
@@ -37,20 +37,23 @@ class _Metric:
 def render(report: Report) -> str:
     """A `nodedoctor.report/1` as Prometheus text: every metric once, with its help, type and samples."""
     lines: list[str] = []
-    for metric in _metrics(report):
+    for metric in _all_metrics(report):
         if metric.samples:
             lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} gauge"]
-            lines += [f"{metric.name}{_labels(labels)} {_number(value)}" for labels, value in metric.samples]
+            lines += [
+                f"{metric.name}{_label_text(labels)} {_number_text(value)}"
+                for labels, value in metric.samples
+            ]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _metrics(report: Report) -> Iterator[_Metric]:
-    yield from _run(report)
-    yield from _verdict(report)
-    yield from _findings(report)
+def _all_metrics(report: Report) -> Iterator[_Metric]:
+    yield from _run_metrics(report)
+    yield from _verdict_metrics(report)
+    yield from _finding_metrics(report)
 
 
-def _run(report: Report) -> Iterator[_Metric]:
+def _run_metrics(report: Report) -> Iterator[_Metric]:
     node = report["node"]
     about: dict[str, Any] = {"version": report["tool"], "source": report["source"]}
     about |= {name: node.get(name) for name in _ABOUT}
@@ -66,7 +69,7 @@ def _run(report: Report) -> Iterator[_Metric]:
         yield _Metric("nodedoctor_gpus", "GPUs that the driver shows.", (({}, gpus),))
 
 
-def _verdict(report: Report) -> Iterator[_Metric]:
+def _verdict_metrics(report: Report) -> Iterator[_Metric]:
     verdict, counts = report["verdict"], report["counts"]
     yield _Metric(
         "nodedoctor_verdict",
@@ -86,37 +89,37 @@ def _verdict(report: Report) -> Iterator[_Metric]:
     )
 
 
-def _findings(report: Report) -> Iterator[_Metric]:
+def _finding_metrics(report: Report) -> Iterator[_Metric]:
     """What is wrong with which part; the worst of those that would make the same series."""
-    told: dict[tuple[str, str], Finding] = {}
+    findings: dict[tuple[str, str], Finding] = {}
     waived = 0
     for result in report["results"]:
         for finding in result["findings"]:
             waived += bool(finding["waived"])
-            key = result["check"], _part(finding)
-            least = severity(told[key]) if key in told else Severity.BLIND
+            key = result["check"], _part_label(finding)
+            least = severity(findings[key]) if key in findings else Severity.BLIND
             if severity(finding) > least:
-                told[key] = finding
-    worst = sorted(told.items(), key=lambda item: -severity(item[1]))
-    samples = tuple((_problem(*key, finding), 1) for key, finding in worst[:MOST_FINDINGS])
+                findings[key] = finding
+    worst = sorted(findings.items(), key=lambda item: -severity(item[1]))
+    samples = tuple((_problem_labels(*key, finding), 1) for key, finding in worst[:MOST_FINDINGS])
     yield _Metric(
         "nodedoctor_finding",
         "1 while this part of the node is not well; action is the least drastic step that repairs it.",
         samples,
     )
-    left = len(worst) - len(samples)
+    omitted = len(worst) - len(samples)
     yield _Metric(
-        "nodedoctor_findings_left_out", "Problems without a sample of nodedoctor_finding.", (({}, left),)
+        "nodedoctor_findings_left_out", "Problems without a sample of nodedoctor_finding.", (({}, omitted),)
     )
     yield _Metric("nodedoctor_findings_waived", "Findings that this site accepts for now.", (({}, waived),))
 
 
-def _part(finding: Finding) -> str:
+def _part_label(finding: Finding) -> str:
     """The subject; without the number of a process, which would make a new series every time."""
-    return re.sub(r"^pid:\d+$", "pid", _label(finding["subject"]))
+    return re.sub(r"^pid:\d+$", "pid", _label_value(finding["subject"]))
 
 
-def _problem(check: str, subject: str, finding: Finding) -> dict[str, Any]:
+def _problem_labels(check: str, subject: str, finding: Finding) -> dict[str, Any]:
     return {
         "check": check,
         "subject": subject,
@@ -127,18 +130,20 @@ def _problem(check: str, subject: str, finding: Finding) -> dict[str, Any]:
     }
 
 
-def _labels(labels: Mapping[str, Any]) -> str:
+def _label_text(labels: Mapping[str, Any]) -> str:
     """Labels as `{name="value"}`, escaped; one without a value is left out, which means the same."""
     escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-    written = (f'{name}="{_label(value).translate(escapes)}"' for name, value in labels.items() if value)
-    joined = ",".join(written)
-    return f"{{{joined}}}" if joined else ""
+    written = (
+        f'{name}="{_label_value(value).translate(escapes)}"' for name, value in labels.items() if value
+    )
+    text = ",".join(written)
+    return f"{{{text}}}" if text else ""
 
 
-def _label(value: Any) -> str:
+def _label_value(value: Any) -> str:
     return inert(str(value or ""))[:LONGEST_LABEL]
 
 
-def _number(value: float) -> str:
+def _number_text(value: float) -> str:
     """The shortest decimals that read back as the same number."""
     return str(int(value)) if value == int(value) else repr(float(value))

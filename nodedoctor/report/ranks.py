@@ -64,7 +64,7 @@ def rank_marks(document: Json) -> list[Seat]:
     by_key = {(seat.world, seat.rank): seat for seat in _describe_rank(document)}
     for kind, mark in (("victims", "waited"), ("parties", PARTY), ("culprits", CULPRIT)):
         for who in objects(document.get(kind)):
-            rank, world = _rank(who.get("rank")), words(who.get("world")) or "default"
+            rank, world = _read_rank(who.get("rank")), words(who.get("world")) or "default"
             if rank is None:
                 continue
             host = inert(words(who.get("host")))
@@ -79,10 +79,10 @@ def rank_marks(document: Json) -> list[Seat]:
     if len(worlds) == 1:  # coverage does not tell the ranks of several worlds apart
         (world,) = worlds
         for key, mark in (("ranks_missing", MISSING), ("ranks_seen", UNKNOWN)):
-            for rank in map(_rank, as_list(coverage.get(key))[:MOST]):
+            for rank in map(_read_rank, as_list(coverage.get(key))[:MOST]):
                 if rank is not None:
                     by_key.setdefault((world, rank), Seat(inert(world), "", rank, mark, _MEANING[mark]))
-    return _lettered([by_key[key] for key in sorted(by_key)][:MOST])
+    return _letter_waits([by_key[key] for key in sorted(by_key)][:MOST])
 
 
 def groups(seats: Sequence[Seat]) -> list[tuple[str, str, list[Seat]]]:
@@ -118,16 +118,16 @@ def names(members: Sequence[Seat]) -> str:
 
 
 def _describe_rank(document: Json) -> Iterator[Seat]:
-    doing = _doing(document)
+    doing = _rank_activities(document)
     for state in objects(document.get("ranks"))[:MOST]:
-        rank = _rank(state.get("rank"))
+        rank = _read_rank(state.get("rank"))
         if rank is None:
             continue
         kind = words(state.get("state"))
         mark = _STATES.get(kind, UNKNOWN)
         meaning, op, event = _MEANING.get(mark, "waited"), words(state.get("op")), words(state.get("event"))
         if mark == "waited" and op:
-            number = f" number {state['seq']}" if _rank(state.get("seq")) is not None else ""
+            number = f" number {state['seq']}" if _read_rank(state.get("seq")) is not None else ""
             meaning = f"waited in {op}{number}"
         if mark in (UNKNOWN, RUNS) and rank in doing:
             mark, meaning = "waited", doing[rank]
@@ -136,7 +136,7 @@ def _describe_rank(document: Json) -> Iterator[Seat]:
         yield Seat(inert(world), inert(words(state.get("host"))), rank, mark, inert(meaning), inert(detail))
 
 
-def _doing(document: Json) -> dict[int, str]:
+def _rank_activities(document: Json) -> dict[int, str]:
     """What each rank of a job that still runs does, by its stack."""
     by_key: dict[int, str] = {}
     for standing in objects(document.get("standings")):
@@ -147,7 +147,7 @@ def _doing(document: Json) -> dict[int, str]:
     return by_key
 
 
-def _lettered(seats: list[Seat]) -> list[Seat]:
+def _letter_waits(seats: list[Seat]) -> list[Seat]:
     """A letter for each thing that ranks waited in."""
     waits: Mapping[str, str] = {
         meaning: _LETTERS[min(at, len(_LETTERS) - 1)]
@@ -156,7 +156,7 @@ def _lettered(seats: list[Seat]) -> list[Seat]:
     return [replace(s, mark=waits[s.meaning]) if s.mark == "waited" else s for s in seats]
 
 
-def _rank(value: Any) -> int | None:
+def _read_rank(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32 else None
 
 

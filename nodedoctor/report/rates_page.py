@@ -64,12 +64,12 @@ def rates_page(document: Mapping[str, Any]) -> RatesPage:
             f"{words(document.get('started'))}, {number(document.get('seconds')) or 0:.0f} s "
             f"over {words(document.get('source'))}"
         ),
-        tuple(map(_column, rates)),
+        tuple(map(_rate_column, rates)),
         tuple(sorted(node_rows, key=lambda row: (WORST_FIRST.index(row.status), natural_key(row.host)))),
     )
 
 
-def _column(rate: Mapping[str, Any]) -> RateColumn:
+def _rate_column(rate: Mapping[str, Any]) -> RateColumn:
     unit, usual = words(rate.get("unit")), figure(rate.get("usual"))
     slow_nodes = (
         f"{words(slow.get('host'))}: {figure(slow.get('rate'))} {unit}, the others {usual}"

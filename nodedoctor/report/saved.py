@@ -41,7 +41,7 @@ def read(document: Mapping[str, Any]) -> Report:
 
     What a result is called follows from its findings, whatever the report says of it.
     """
-    results = [_result(entry) for entry in objects(document.get("results"))]
+    results = [_read_result(entry) for entry in objects(document.get("results"))]
     return {
         "schema": SCHEMA,
         "tool": words(document.get("tool")),
@@ -53,14 +53,14 @@ def read(document: Mapping[str, Any]) -> Report:
         "counts": counts(results),
         "causes": causes_of(document),
         "results": results,
-        "probes": [_probe(entry) for entry in objects(document.get("probes"))],
+        "probes": [_read_probe(entry) for entry in objects(document.get("probes"))],
         "facts": dict(mapping(document.get("facts"))),
     }
 
 
 def causes_of(document: Mapping[str, Any]) -> list[Cause]:
     """The causes of a saved report; those without a name or a headline are left out."""
-    return [cause for entry in objects(document.get("causes")) if (cause := _cause(entry))]
+    return [cause for entry in objects(document.get("causes")) if (cause := _read_cause(entry))]
 
 
 def damage(document: Mapping[str, Any]) -> str:
@@ -89,7 +89,7 @@ def damage(document: Mapping[str, Any]) -> str:
 def finding(check: str, entry: Json) -> Finding:
     """One finding of a saved report."""
     status, reason = status_of(entry.get("status")), entry.get("reason")
-    known = reason if reason in get_args(Reason) else "unparsable"
+    valid_reason = reason if reason in get_args(Reason) else "unparsable"
     subject = words(entry.get("subject"))
     read: Finding = {
         "id": identifier(check, subject),
@@ -97,9 +97,9 @@ def finding(check: str, entry: Json) -> Finding:
         "subject": subject or None,
         "summary": words(entry.get("summary")) or "(nothing is said)",
         "note": entry.get("note") is True,
-        "reason": known if status is Status.UNKNOWN else None,
+        "reason": valid_reason if status is Status.UNKNOWN else None,
         "waived": words(entry.get("waived")) or None,
-        "evidence": [_evidence(item) for item in objects(entry.get("evidence"))],
+        "evidence": [_read_evidence(item) for item in objects(entry.get("evidence"))],
         "fix": fix(entry.get("fix")),
         "because_of": words(entry.get("because_of")) or None,
     }
@@ -112,7 +112,7 @@ def finding(check: str, entry: Json) -> Finding:
     return read
 
 
-def _evidence(item: Json) -> Evidence:
+def _read_evidence(item: Json) -> Evidence:
     read: Evidence = {"probe": words(item.get("probe")), "text": words(item.get("text"))}
     kind, path = item.get("kind"), words(item.get("path"))
     if kind == "quote" or kind == "reading":
@@ -138,22 +138,22 @@ def fix(value: Any) -> Fix | None:
         "disturbs": words(value.get("disturbs")) or None,
         "verify": words(value.get("verify")) or None,
         "docs": words(value.get("docs")) or None,
-        "steps": _steps(value),
+        "steps": _read_steps(value),
     }
 
 
-def _steps(value: Json) -> list[Step]:
+def _read_steps(value: Json) -> list[Step]:
     """The steps of a fix; a document of an earlier version has bare commands and how to verify."""
     if "steps" in value:
-        steps = map(_step, objects(value["steps"]))
+        steps = map(_read_step, objects(value["steps"]))
         return [step for step in steps if step["role"] in _ROLES and step["command"]]
     bare = as_steps(command for command in as_list(value.get("commands")) if isinstance(command, str))
     disturbs, verify = words(value.get("disturbs")), words(value.get("verify"))
     plan = ModelFix("", bare, disturbs=disturbs, verify=verify).plan
-    return [_step(as_dict(step)) for step in plan]
+    return [_read_step(as_dict(step)) for step in plan]
 
 
-def _step(entry: Json) -> Step:
+def _read_step(entry: Json) -> Step:
     return {
         "role": words(entry.get("role")),
         "command": words(entry.get("command")),
@@ -163,15 +163,15 @@ def _step(entry: Json) -> Step:
     }
 
 
-def _result(entry: Json) -> Result:
+def _read_result(entry: Json) -> Result:
     check = words(entry.get("check")) or "(no name)"
     silence = {
         "status": "unknown",
         "reason": "unparsable",
         "summary": "this report does not say what was found",
     }
-    found = [finding(check, item) for item in objects(entry.get("findings")) or (silence,)]
-    decisive = max(found, key=severity)
+    findings = [finding(check, item) for item in objects(entry.get("findings")) or (silence,)]
+    decisive = max(findings, key=severity)
     read: Result = {
         "check": check,
         "title": words(entry.get("title")),
@@ -179,14 +179,14 @@ def _result(entry: Json) -> Result:
         "seconds": number(entry.get("seconds")) or 0.0,
         "tags": [tag for tag in map(words, as_list(entry.get("tags"))) if tag],
         "why": words(entry.get("why")),
-        "findings": found,
+        "findings": findings,
     }
     if entry.get("stage") == "preview":
         read["stage"] = "preview"
     return read
 
 
-def _cause(entry: Json) -> Cause | None:
+def _read_cause(entry: Json) -> Cause | None:
     """One cause of a saved report; None for what names none. Its words must be ones that views know."""
     id, headline = words(entry.get("id")), words(entry.get("headline"))
     if not (id and headline):
@@ -196,7 +196,7 @@ def _cause(entry: Json) -> Cause | None:
         "headline": headline,
         "status": status_of(entry.get("status")).value,
         "subjects": [words(subject) for subject in as_list(entry.get("subjects"))],
-        "explains": [words(one) for one in as_list(entry.get("explains"))],
+        "explains": [words(finding_id) for finding_id in as_list(entry.get("explains"))],
         "unjudged": int(number(entry.get("unjudged")) or 0),
         "owner": _first_of(entry.get("owner"), get_args(Owner), "undetermined"),
         "action": _first_of(entry.get("action"), get_args(Move), "investigate"),
@@ -207,12 +207,12 @@ def _cause(entry: Json) -> Cause | None:
     }
     if entry.get("preview") is True:
         read["preview"] = True
-    if recurs := _recurrence(part(entry, "recurs")):
+    if recurs := _read_recurrence(part(entry, "recurs")):
         read["recurs"] = recurs
     return read
 
 
-def _recurrence(earlier: Json) -> Recurrence | None:
+def _read_recurrence(earlier: Json) -> Recurrence | None:
     times, boots, days = (whole_number(earlier, key) for key in ("times", "boots", "days"))
     if not times:
         return None
@@ -221,15 +221,15 @@ def _recurrence(earlier: Json) -> Recurrence | None:
 
 
 def _first_step(value: Any) -> Step | None:
-    step = _step(value) if isinstance(value, dict) else None
+    step = _read_step(value) if isinstance(value, dict) else None
     return step if step and step["role"] in _ROLES and step["command"] else None
 
 
-def _first_of(value: Any, known: Iterable[str], otherwise: str) -> str:
-    return value if isinstance(value, str) and value in known else otherwise
+def _first_of(value: Any, choices: Iterable[str], otherwise: str) -> str:
+    return value if isinstance(value, str) and value in choices else otherwise
 
 
-def _probe(entry: Json) -> Probe:
+def _read_probe(entry: Json) -> Probe:
     outcome, rc = text(entry, "outcome"), entry.get("rc")
     return {
         "name": words(entry.get("name")) or "(no name)",

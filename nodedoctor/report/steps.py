@@ -49,7 +49,7 @@ class StepText:
 
     @property
     def heading(self) -> str:
-        """What stands over the command."""
+        """What is shown above the command."""
         return f"{self.word}: {self.detail}" if self.detail else self.word
 
 
@@ -86,10 +86,10 @@ def advice(fix: Fix) -> str:
 
 
 def common(fixes: Iterable[str]) -> str:
-    """One fix for all of them: the sentences that stand in everybody's."""
+    """One fix for all of them: the sentences that all of them have."""
     first, *others = dict.fromkeys(fixes)
     if not others:
         return first
-    theirs = [frozenset(_SENTENCE.split(other)) for other in others]
-    common = [sentence for sentence in _SENTENCE.split(first) if all(sentence in other for other in theirs)]
+    theirs = [frozenset(_SENTENCE.split(fix)) for fix in others]
+    common = [sentence for sentence in _SENTENCE.split(first) if all(sentence in fix for fix in theirs)]
     return " ".join((*common, CUT_FIX))

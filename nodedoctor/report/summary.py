@@ -15,24 +15,24 @@ LONGEST = 200
 def render(report: Report) -> str:
     """The worst cause, whose move it is, and how many more there are; the counts where nothing is wrong.
 
-    What could not be seen is counted only where nothing worse is told, as it is no fault of the node. A
+    What could not be seen is counted only where nothing worse is shown, as it is no fault of the node. A
     report of an earlier version has no causes: its worst finding leads.
     """
     if causes := report["causes"]:
-        return _line(cause_line(causes[0]), and_more(len(causes) - 1))
-    problems = _problems(report)
+        return _short_line(cause_line(causes[0]), and_more(len(causes) - 1))
+    problems = _problem_findings(report)
     if not problems:
-        return _line(f"{Status(report['verdict']).word} {tally(report)}")
+        return _short_line(f"{Status(report['verdict']).word} {tally(report)}")
     check, worst = problems[0]
     least = min(severity(worst), Severity.WARN)
     more = sum(severity(finding) >= least for _, finding in problems) - 1
-    said = about(worst["subject"] or "", full_summary(worst))
+    summary = about(worst["subject"] or "", full_summary(worst))
     if more and is_blind(worst):
-        return _line(healthy_headline(report))
-    return _line(f"{Status(worst['status']).word} {check}: {said}", and_more(more))
+        return _short_line(healthy_headline(report))
+    return _short_line(f"{Status(worst['status']).word} {check}: {summary}", and_more(more))
 
 
-def _problems(report: Report) -> list[tuple[str, Finding]]:
+def _problem_findings(report: Report) -> list[tuple[str, Finding]]:
     """Every finding that is not well with its check, the worst first, then by the id of the check."""
     ordered = (
         (result["check"], finding)
@@ -44,7 +44,7 @@ def _problems(report: Report) -> list[tuple[str, Finding]]:
     )
 
 
-def _line(text: str, tail: str = "") -> str:
+def _short_line(text: str, tail: str = "") -> str:
     """One line, shortened before its tail."""
     room = LONGEST - len(tail)
     plain = " ".join(inert(text).split())

@@ -88,19 +88,19 @@ class _Page:
         if problems and causes:
             self.to.line("", "every other finding")
         for group, shown in problems:
-            self._problem(group, shown)
+            self._write_problem(group, shown)
 
-    def _problem(self, group: list[Result], shown: list[Finding]) -> None:
+    def _write_problem(self, group: list[Result], shown: list[Finding]) -> None:
         result, *others = group
         for finding in shown:
             name = "" if others else f"{result['check']}  "
             self.to.line("")
             self.to.status(Status(finding["status"]), f"{name}{sentence(finding)}")
-            self._evidence(finding)
+            self._write_evidence(finding)
             self.to.labelled(WHY, finding.get("why") or "")
-            self._fix(finding, FIX, result["check"])
+            self._write_fix(finding, FIX, result["check"])
         if others:
-            self.to.indented(" ".join(other["check"] for other in group))
+            self.to.indented(" ".join(peer["check"] for peer in group))
         elif not all(finding.get("why") for finding in shown):
             self.to.labelled(WHY, result["why"])
 
@@ -113,7 +113,7 @@ class _Page:
             else:
                 self._row(group[0])
             if group[0]["status"] == Status.UNKNOWN.value:
-                self._fix(worst(group[0]), SEE_IT, group[0]["check"])
+                self._write_fix(worst(group[0]), SEE_IT, group[0]["check"])
 
     def _row(self, result: Result) -> None:
         """One line a result, and one more for each note worth knowing."""
@@ -125,7 +125,7 @@ class _Page:
         for note in notes:
             self.to.labelled("note", sentence(note))
 
-    def _evidence(self, finding: Finding) -> None:
+    def _write_evidence(self, finding: Finding) -> None:
         for evidence in finding["evidence"]:
             lines = inert_lines(evidence["text"].strip("\n"))
             self.to.line(*(f"{INDENT}{line}" for line in marked(evidence, lines[:EVIDENCE_LINES])))
@@ -133,7 +133,7 @@ class _Page:
                 rest = count_with_noun(len(lines) - EVIDENCE_LINES, "more line")
                 self.to.line(f"{INDENT}| ... {rest} from {inert(evidence['probe'])}")
 
-    def _fix(self, finding: Finding, label: str, check: str) -> None:
+    def _write_fix(self, finding: Finding, label: str, check: str) -> None:
         """A fix in full the first time, and where it is after that."""
         fix = finding["fix"]
         if fix is None:

@@ -47,14 +47,14 @@ def render(report: Report, recording: str = "") -> str:
     """The ticket of all causes, the worst first; `recording` is the file to attach, if one was kept."""
     causes = [cause for cause in report["causes"] if cause["owner"] not in _OTHERS] or report["causes"]
     title = inert(causes[0]["headline"]) if causes else "no problem found"
-    parts = [f"# {title}", "\n".join(_facts(report))]
+    parts = [f"# {title}", "\n".join(_fact_lines(report))]
     for cause in causes:
-        parts += _cause(report, cause)
-    parts += ["## Attached", "\n".join(_attached(recording))]
+        parts += _cause_lines(report, cause)
+    parts += ["## Attached", "\n".join(_attachment_lines(recording))]
     return "\n\n".join(parts) + "\n"
 
 
-def _facts(report: Report) -> Iterator[str]:
+def _fact_lines(report: Report) -> Iterator[str]:
     node = report["node"]
     for key, label in _NODE:
         if node.get(key):
@@ -62,24 +62,24 @@ def _facts(report: Report) -> Iterator[str]:
     yield f"- Checked: {inert(report['started'])}, nodedoctor {inert(report['tool'])}"
 
 
-def _cause(report: Report, cause: Cause) -> Iterator[str]:
+def _cause_lines(report: Report, cause: Cause) -> Iterator[str]:
     page = cause_page(report, cause)
     yield f"## {Status(cause['status']).word}{preview_mark(cause)}: {page.headline}"
     opening = {part.label: part.text for part in page.opening}
     lines = [f"- Asked for: {action_of(cause)}"] if action_of(cause) else []
-    lines += [f"- Part: {part}" for part in _parts(report, cause)]
+    lines += [f"- Part: {part}" for part in _part_lines(report, cause)]
     lines += [f"- Finding: `{inert(cause['id'])}`"]
     lines += [
         f"- {label.capitalize()}: {opening[label]}" for label in (CHECK, SINCE, WHY) if label in opening
     ]
     yield "\n".join(lines)
-    if proof := _proof(page):
+    if proof := _proof_lines(page):
         yield fenced("\n".join(proof), "")
-    if tried := _tried(page):
+    if tried := _repairs_to_tick(page):
         yield "\n".join(["Tried so far (tick what was done):", "", *tried])
 
 
-def _proof(page: CausePage) -> list[str]:
+def _proof_lines(page: CausePage) -> list[str]:
     """The lines that a cause rests on, under the probe that printed each, and how many more there are."""
     lines: list[str] = []
     for place, items in groupby(page.evidence, key=place_of):
@@ -89,14 +89,14 @@ def _proof(page: CausePage) -> list[str]:
     return [*lines[:PROOF_LINES], *left_out]
 
 
-def _tried(page: CausePage) -> list[str]:
+def _repairs_to_tick(page: CausePage) -> list[str]:
     """What may repair it without support, to be ticked: of a repair's steps those that interrupt others."""
     repairs = [step for step in page.steps if step.repairs]
     shown = [step for step in repairs if step.interrupts] or repairs
     return [f"- [ ] `{step.command}`{f' ({step.when})' if step.when else ''}" for step in shown]
 
 
-def _parts(report: Report, cause: Cause) -> Iterator[str]:
+def _part_lines(report: Report, cause: Cause) -> Iterator[str]:
     """Model, serial number and place of the devices a cause names, as far as they are known."""
     for subject in cause["subjects"]:
         for gpu in objects(mapping(report["facts"].get("gpus")).get("gpus")):
@@ -109,7 +109,7 @@ def _subject_name(part: Mapping[str, Any]) -> str:
     return inert(", ".join(f"{key} {value}" for key, value in values if value))
 
 
-def _attached(recording: str) -> Iterator[str]:
+def _attachment_lines(recording: str) -> Iterator[str]:
     if recording:
         yield (
             f"- `{inert(recording)}`: recording of this node; read it with `nodedoctor --replay "

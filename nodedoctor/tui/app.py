@@ -110,13 +110,13 @@ class NodeDoctor(App[None]):
         self.set_class(ascii, "-ascii")
         ScrollBar.renderer = PlainBar
         for mode in SCREENS if measured is None else (*SCREENS, "measured"):
-            self.add_mode(mode, partial(self._screen, mode))
+            self.add_mode(mode, partial(self._import_screen, mode))
 
     async def on_mount(self) -> None:
         """Follow the runs, and go to the screen that was asked for."""
         if self.engine.latest is not None:
             self.state = self.engine.latest
-        self._follow()
+        self._follow_states()
         # Textual draws nothing when it is continued in a terminal of the same size.
         self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())
         self.set_mouse(self._wants_mouse)
@@ -156,7 +156,7 @@ class NodeDoctor(App[None]):
     def copy_to_clipboard(self, text: str) -> None:
         """Copy, and remember it: a terminal may drop the copy without a word, so it is printed at the end."""
         super().copy_to_clipboard(text)
-        self.copied = [*(other for other in self.copied if other != text), text]
+        self.copied = [*(earlier for earlier in self.copied if earlier != text), text]
         in_tmux = bool(os.environ.get("TMUX"))
         if in_tmux:
             self.run_worker(self._give_to_tmux(text), group="tmux")
@@ -239,11 +239,13 @@ class NodeDoctor(App[None]):
         if self.engine.about.nothing:
             self.notify("this was read from a file: nothing was recorded here", markup=False)
         elif self.state is not None:
-            await self._ask("save as", file_name(self.state.report, self.engine.about.redact), self._save)
+            await self._ask_path(
+                "save as", file_name(self.state.report, self.engine.about.redact), self._save_path
+            )
 
     async def action_compare(self) -> None:
         """Ask what to compare with."""
-        await self._ask("compare with (.json report, .zip or folder of a recorded node)", "", self._read)
+        await self._ask_path("compare with (.json report, .zip or folder of a recorded node)", "", self._read)
 
     def action_help(self) -> None:
         """Show what the keys do here."""
@@ -310,14 +312,14 @@ class NodeDoctor(App[None]):
 
         Of two with the same key the first works, and the other has none.
         """
-        found: dict[str, tuple[list[str], Binding, DOMNode]] = {}
-        taken: dict[str, str] = {}
+        bindings: dict[str, tuple[list[str], Binding, DOMNode]] = {}
+        ids: dict[str, str] = {}
         inside = screen.focused.ancestors if screen.focused else ()
         for owner in dict.fromkeys((screen, *([screen.focused] if screen.focused else ()), *inside, self)):
             for key, binding in owner._bindings:
                 if binding.id and binding.show:
-                    keys, _, _ = found.setdefault(binding.id, ([], binding, owner))
-                    if taken.setdefault(key, binding.id) == binding.id and found[binding.id][2] is owner:
+                    keys, _, _ = bindings.setdefault(binding.id, ([], binding, owner))
+                    if ids.setdefault(key, binding.id) == binding.id and bindings[binding.id][2] is owner:
                         keys.append(self.get_key_display(binding))
         return [
             KeyCommand(
@@ -327,7 +329,7 @@ class NodeDoctor(App[None]):
                 section_of(id),
                 binding.tooltip if id.startswith("screen-") else "",
             )
-            for id, (keys, binding, owner) in found.items()
+            for id, (keys, binding, owner) in bindings.items()
         ]
 
     def get_key_display(self, binding: Binding) -> str:
@@ -335,7 +337,7 @@ class NodeDoctor(App[None]):
         shown = super().get_key_display(binding)
         return binding.key if binding.key.startswith("ctrl+") or not shown.isascii() else shown
 
-    async def _ask(self, label: str, value: str, done: Callable[[str | None], None]) -> None:
+    async def _ask_path(self, label: str, value: str, done: Callable[[str | None], None]) -> None:
         await ask(self.screen, Prompt(label, value, done))
 
     def _read(self, path: str | None) -> None:
@@ -364,7 +366,7 @@ class NodeDoctor(App[None]):
 
     async def action_open_logs(self) -> None:
         """Ask for the logs of a job, or what was mailed of a node."""
-        await self._ask("logs of a job, or outputs of a node (a file or a folder)", "", self._read_logs)
+        await self._ask_path("logs of a job, or outputs of a node (a file or a folder)", "", self._read_logs)
 
     async def show_triage(self, document: Mapping[str, Any], again: Sequence[str] = ()) -> None:
         """Go to the Triage screen with a document, and the words that read its logs again."""
@@ -401,19 +403,19 @@ class NodeDoctor(App[None]):
         else:
             self.notify(refused, severity="error", markup=False)
 
-    def _save(self, path: str | None) -> None:
+    def _save_path(self, path: str | None) -> None:
         if path:
-            self.run_worker(self._write(path), group="save")
+            self.run_worker(self._write_recording(path), group="save")
 
-    async def _write(self, path: str) -> None:
+    async def _write_recording(self, path: str) -> None:
         from nodedoctor.cli import headless  # loads the engine, which runs in a process of its own
 
         problem = await headless.write(path, await self.engine.recording())
-        said = f"{path}: {problem}" if problem else f"saved {path}"
-        self.notify(said, severity="error" if problem else "information", markup=False)
+        message = f"{path}: {problem}" if problem else f"saved {path}"
+        self.notify(message, severity="error" if problem else "information", markup=False)
 
     @work(exclusive=True, group="follow")
-    async def _follow(self) -> None:
+    async def _follow_states(self) -> None:
         try:
             async for state in self.engine.states():
                 self.state = state
@@ -432,7 +434,7 @@ class NodeDoctor(App[None]):
             self.refused = str(error)
             self.exit()
 
-    def _screen(self, mode: str) -> Screen[None]:
+    def _import_screen(self, mode: str) -> Screen[None]:
         """The screen of a mode, imported when it is first opened.
 
         It counts as styled by the latest theme, which has not changed since it was parsed: Textual would

@@ -47,16 +47,16 @@ class ShownRows:
             if not _HARMLESS.fullmatch(data):
                 self.forget()
             return data
-        kept = []
-        for row, drawn in groupby(pieces, key=lambda piece: piece[1]):
-            together = list(drawn)
+        output = []
+        for row, group in groupby(pieces, key=lambda piece: piece[1]):
+            together = list(group)
             text = "".join(piece[0] for piece in together)
             if not any(piece[2] for piece in together):
-                kept.append(text)  # the cursor alone
+                output.append(text)  # the cursor alone
             elif self._rows.get(row) != text:
                 self._rows[row] = text
-                kept.append(text)
-        return "".join(kept)
+                output.append(text)
+        return "".join(output)
 
 
 class NodeDoctorDriver(LinuxDriver):
@@ -86,7 +86,7 @@ class NodeDoctorDriver(LinuxDriver):
         read_keys(self.fileno, self.exit_event.is_set, self.process_message, self._debug)
 
     def disable_input(self) -> None:
-        """Read no more keys. On leaving nobody waits for the thread that reads them, which looks up late."""
+        """Read no more keys. On leaving the thread that reads them is not waited for: it notices late."""
         if not self.leaving:
             super().disable_input()
         elif not self.exit_event.is_set():

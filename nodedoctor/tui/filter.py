@@ -32,18 +32,18 @@ class Filter:
 
     def fits(self, result: Result, running: bool = False) -> bool:
         """Whether a row is to be shown; while it runs only its id, title and tags are known."""
-        return all(_fits(word.lower(), result, running) for word in self.text.split())
+        return all(_matches_word(word.lower(), result, running) for word in self.text.split())
 
 
-def _fits(word: str, result: Result, running: bool) -> bool:
+def _matches_word(word: str, result: Result, running: bool) -> bool:
     if word.startswith("!"):
-        return not _fits(word[1:], result, running) if len(word) > 1 else True
+        return not _matches_word(word[1:], result, running) if len(word) > 1 else True
     key, colon, value = word.partition(":")
     if colon and key == "tag":
         return any(tag.startswith(value) for tag in result["tags"])
     if colon and key == "is":
         return running if value == "run" else not running and value in KINDS and KINDS[value](result)
-    said = (
+    summaries = (
         ()
         if running
         else (
@@ -51,4 +51,4 @@ def _fits(word: str, result: Result, running: bool) -> bool:
             for finding in result["findings"]
         )
     )
-    return any(word in text.lower() for text in (result["check"], result["title"], *said))
+    return any(word in text.lower() for text in (result["check"], result["title"], *summaries))

@@ -70,8 +70,8 @@ class Asking:
             state = getting.result()
             fleet = Fleet(__version__, self._transport.name, "", loop.time() - began, state.nodes)
             yield Round(fleet, state.waiting)
-        judged = (await asyncio.shield(self._task)).fleet
-        yield Round(fleet_of(document(judged)))
+        final = (await asyncio.shield(self._task)).fleet
+        yield Round(fleet_of(document(final)))
 
     async def finish(self) -> Gathered:
         """End the asking; what had not answered is silent."""

@@ -68,13 +68,13 @@ class Commands(Provider):
     async def discover(self) -> Hits:
         """All of them, before anything is typed."""
         for command in self._commands:
-            yield DiscoveryHit(_title(command), command.run, text=command.text)
+            yield DiscoveryHit(_command_title(command), command.run, text=command.text)
 
     async def search(self, query: str) -> Hits:
         """Those that fit what was typed."""
         matcher = self.matcher(query)
         for command in self._commands:
-            title = _title(command)
+            title = _command_title(command)
             if (score := matcher.match(title)) > 0:
                 yield Hit(score, matcher.highlight(title), command.run, text=command.text)
 
@@ -102,7 +102,7 @@ class GoToCheck(Provider):
                 yield Hit(score, matcher.highlight(f"{text}   {result['title']}"), show, text=text)
 
 
-def _title(command: KeyCommand) -> str:
+def _command_title(command: KeyCommand) -> str:
     """The words of a command, with its key."""
     key = command.keys.split(" ")[0]
     words = f"{command.text}: {command.about}" if command.about else command.text

@@ -29,10 +29,10 @@ class RunHistory:
 
     latest: State | None = None
 
-    def __init__(self, session: Session, begun: Begun | None = None) -> None:
+    def __init__(self, session: Session, started_run: Begun | None = None) -> None:
         self.session = session
         self.about = EngineInfo.of(session)
-        self._whole, self._left = begun or _begun(session)
+        self._whole, self._left = started_run or _start_run(session)
         self._again: list[Diagnosis] = []
         self._tasks: dict[asyncio.Task[None], Diagnosis] = {}
         self._changed = asyncio.Event()
@@ -41,35 +41,35 @@ class RunHistory:
 
     def start(self) -> None:
         """Begin the first run; its probes are under way when control next returns to the event loop."""
-        self._follow(self._whole, self._left)
+        self._follow_run(self._whole, self._left)
 
     def again(self, check: str = "") -> None:
         """Ask one check once more, its probes afresh; all of them when none is named."""
-        chosen = [one for one in self.session.checks if one.id == check]
+        chosen = [candidate for candidate in self.session.checks if candidate.id == check]
         diagnosis = self.session.diagnosis(chosen or None)
         if chosen:
             self._again.append(diagnosis)
         else:
             self._whole, self._again = diagnosis, []
-        self._follow(diagnosis, diagnosis.results())
+        self._follow_run(diagnosis, diagnosis.results())
 
     def state(self) -> State:
-        """The report as it stands now, and what is still running.
+        """The report of now, and what is still running.
 
         While only time goes by it is the last one with other seconds: judging everything again every second
         would cost a tenth of a core.
         """
-        news = self._news()
-        known = self._latest[1] if self._latest and self._latest[0] == news and self._tasks else None
-        same = known or State.of(self.report())
+        news = self._answer_counts()
+        previous = self._latest[1] if self._latest and self._latest[0] == news and self._tasks else None
+        same = previous or State.of(self.report())
         self._latest = (news, same) if self._tasks else None
         asking: dict[str, float] = {}
         for diagnosis in self._tasks.values():
             asking.update(diagnosis.source.waiting_for())
         timed: Document = {**same.report, "seconds": self._whole.seconds}
-        return replace(same, report=timed, running=self._running(), asking=asking)
+        return replace(same, report=timed, running=self._running_checks(), asking=asking)
 
-    def _news(self) -> list[tuple[Diagnosis, int, int, int]]:
+    def _answer_counts(self) -> list[tuple[Diagnosis, int, int, int]]:
         """What is another one whenever a probe, a fact or a check has answered since."""
         return [
             (run, len(run.finished), len(run.source.observations()), len(run.facts.known()))
@@ -82,17 +82,17 @@ class RunHistory:
         if not self._again:
             return report
         for diagnosis in self._again:
-            report = _merged(report, diagnosis)
+            report = _merge_reports(report, diagnosis)
         devices = self._whole.devices()
         results, causes = diagnose(report.results, self.session.checks, report.observations, devices)
         return replace(report, results=results, causes=causes)
 
-    async def states(self, *, told: bool = False) -> AsyncIterator[State]:
+    async def states(self, *, is_reported: bool = False) -> AsyncIterator[State]:
         """A new state after every change, and once a second while something runs; never ends.
 
-        `told` says that the first run has ended and its report was told.
+        `is_reported` says that the first run has ended and its report was sent.
         """
-        if told:
+        if is_reported:
             await asyncio.gather(*self._tasks)  # it has nothing left to do
             self._changed.clear()
             await self._changed.wait()
@@ -117,42 +117,42 @@ class RunHistory:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _follow(self, diagnosis: Diagnosis, results: AsyncIterator[Result]) -> None:
-        task = asyncio.create_task(self._exhaust(results))
+    def _follow_run(self, diagnosis: Diagnosis, results: AsyncIterator[Result]) -> None:
+        task = asyncio.create_task(self._exhaust_results(results))
         self._tasks[task] = diagnosis
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._forget_task)
         self._changed.set()
 
-    async def _exhaust(self, results: AsyncIterator[Result]) -> None:
+    async def _exhaust_results(self, results: AsyncIterator[Result]) -> None:
         async for _ in results:
             self._changed.set()
             await asyncio.sleep(0)  # a recording answers at once, and others want to be heard
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         self._changed.set()
 
-    def _running(self) -> dict[str, Waiting]:
+    def _running_checks(self) -> dict[str, Waiting]:
         running: dict[str, Waiting] = {}
         for diagnosis in self._tasks.values():
             ages = diagnosis.source.waiting_for()
             for check in diagnosis.checks:
                 if check.id not in diagnosis.finished:
-                    running[check.id] = _oldest(ages, self._probes[check.id])
+                    running[check.id] = _oldest_wait(ages, self._probes[check.id])
         return running
 
 
-def _begun(session: Session) -> Begun:
+def _start_run(session: Session) -> Begun:
     diagnosis = session.diagnosis()
     return diagnosis, diagnosis.results()
 
 
-def _oldest(ages: Mapping[str, float], probes: frozenset[str]) -> Waiting:
-    found = [Waiting(name, age) for name, age in ages.items() if name in probes]
-    return max(found, key=lambda waiting: waiting.seconds, default=Waiting())
+def _oldest_wait(ages: Mapping[str, float], probes: frozenset[str]) -> Waiting:
+    waits = [Waiting(name, age) for name, age in ages.items() if name in probes]
+    return max(waits, key=lambda waiting: waiting.seconds, default=Waiting())
 
 
-def _merged(report: Report, later: Diagnosis) -> Report:
+def _merge_reports(report: Report, later: Diagnosis) -> Report:
     """The report with a later run's answers; what that run has not answered yet keeps its earlier answer."""
     new = later.report()
     results = {result.check: result for result in report.results} | later.finished

@@ -1,7 +1,7 @@
 """Open the terminal interface: the engine first, then Textual, which is imported while probes run.
 
 Everything a terminal or the environment decides (colours, frame rate, characters) is decided here, before
-the app exists. Imports that take time stand behind the fork of the engine.
+the app exists. Imports that take time come after the fork of the engine.
 """
 
 from __future__ import annotations
@@ -93,15 +93,15 @@ def sit(
     `may_refuse` (a file or a name was given, which may be wrong) the screen opens once the engine has begun.
     """
     gc.disable()
-    pid, line = _fork(make_request)
+    pid, line = _fork_engine(make_request)
     import_asyncio()
     import asyncio
 
     app_class = load_app()
-    if refusal := _refusal(line, REFUSAL_S if may_refuse else 0.0):
+    if refusal := _read_refusal(line, REFUSAL_S if may_refuse else 0.0):
         os.waitpid(pid, 0)
         raise RequestRefused(refusal)
-    return asyncio.run(_sit(app_class, pid, line, first, record, mouse))
+    return asyncio.run(_run_screen(app_class, pid, line, first, record, mouse))
 
 
 def show_triage(document: Mapping[str, Any], again: Sequence[str] = ()) -> int | None:
@@ -119,8 +119,8 @@ def show_triage(document: Mapping[str, Any], again: Sequence[str] = ()) -> int |
     app = load_app()(Nothing(), ascii=not speaks_utf8(), triage=document, triage_again=again)
     asyncio.run(run_app(app))
     headline, sure = document.get("headline"), document.get("confidence")
-    said = inert(f"{headline} ({sure} confidence)" if sure else str(headline))
-    mutter("\n".join([*wrapped(said), *copied(app.copied), ""]))
+    text = inert(f"{headline} ({sure} confidence)" if sure else str(headline))
+    mutter("\n".join([*wrapped(text), *copied(app.copied), ""]))
     return code_of(app)
 
 
@@ -154,7 +154,7 @@ def watch() -> int:
     return sit(make_request, "live").code or Exit.OK
 
 
-def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
+def _fork_engine(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
     """Start the engine, as early as can be: before loops, threads and imports that only one needs."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -170,7 +170,7 @@ def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
         os._exit(0)
 
 
-def _refusal(line: socket.socket, seconds: float) -> str:
+def _read_refusal(line: socket.socket, seconds: float) -> str:
     """Why the engine does not begin, if it says so by now: an error must not end a screen that was opened."""
     import select
 
@@ -180,7 +180,7 @@ def _refusal(line: socket.socket, seconds: float) -> str:
     return refusal(line.recv(LONGEST_REFUSAL, socket.MSG_PEEK)) if ready else ""
 
 
-async def _sit(
+async def _run_screen(
     app_class: type[NodeDoctor], pid: int, line: socket.socket, first: str, record: bool, mouse: bool
 ) -> TuiResult:
     import asyncio
@@ -220,31 +220,31 @@ async def run_app(app: NodeDoctor) -> None:
         app.exit(None, 128 + number)
 
     with on_ending(stop, signal.SIGINT):
-        gone = asyncio.ensure_future(_hung_up(stop))
+        watcher = asyncio.ensure_future(_hung_up(stop))
         try:
             await app.run_async(mouse=False)
         finally:
-            gone.cancel()
+            watcher.cancel()
 
 
 async def _hung_up(stop: Callable[[int], None]) -> None:
     """End the screen when its terminal is gone and was not the controlling one, whose end sends SIGHUP.
 
-    Textual would read its end for ever, on a whole core.
+    Textual would read its end in a loop, on a whole core.
     """
     import asyncio
     import select
     import signal
 
     terminal = select.poll()
-    terminal.register(0, 0)  # POLLHUP and POLLERR are told unasked
+    terminal.register(0, 0)  # POLLHUP and POLLERR are always reported
     while not terminal.poll(0):
         await asyncio.sleep(TERMINAL_S)
     stop(signal.SIGHUP)
 
 
 def _end_at_last(code: int) -> None:
-    """A screen whose terminal is gone may wait for it for ever: end the process when it takes too long."""
+    """A screen whose terminal is gone may hang: end the process when it takes too long."""
     import threading
 
     last = threading.Timer(LAST_MOMENTS, os._exit, (code,))

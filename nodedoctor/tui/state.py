@@ -1,4 +1,4 @@
-"""What the screens are made from, and what they may ask of whoever runs the checks."""
+"""What the screens are made from, and what they may ask of the engine that runs the checks."""
 
 from __future__ import annotations
 
@@ -40,11 +40,14 @@ class State:
     answers: Mapping[str, Observation] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, found: Found) -> State:
+    def of(cls, report: Found) -> State:
         """What a run has found so far, with nothing under way."""
         from nodedoctor.report import json
 
-        return cls(json.document(found), answers={seen.probe: seen for seen in found.observations})
+        return cls(
+            json.document(report),
+            answers={observation.probe: observation for observation in report.observations},
+        )
 
     @property
     def done(self) -> int:
@@ -65,7 +68,7 @@ class EngineInfo:
     """What does not change while it runs: cards by check, a line per probe, and where the node is.
 
     A recorded node is not this machine; `root` is where this machine's files are mounted. With `redact` a
-    saved recording names nobody, and neither does its file.
+    saved recording holds no real names, and neither does its file's name.
     """
 
     checks: Mapping[str, CheckInfo] = field(default_factory=dict)

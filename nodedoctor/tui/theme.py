@@ -109,7 +109,7 @@ Part = tuple[str, str]
 class Row:
     """One line of a list: a word in its style, a name, what there is to say, and a figure at the end.
 
-    `parts`, where given, stand in place of name, text and figure. `owner` has a column of its own behind the
+    `parts`, where given, replace name, text and figure. `owner` has a column of its own behind the
     word, in lists that have one.
     """
 
@@ -149,14 +149,14 @@ class Para:
             yield (self.lead, self.lead_style), (self.text, self.style)
             return
         lead, room = self.lead, max(width - cell_len(self.lead), 8)
-        if not self.most and _longest(self.text) in range(room + 1, width - 1):
+        if not self.most and _word_width(self.text) in range(room + 1, width - 1):
             # A word that fits into a line, but not behind the lead.
             yield ((lead, self.lead_style),)
             lead, room = "  ", width - 2
-        folded = _folded(self.text, room) if self.verbatim else _wrapped(self.text, room)
+        folded = _fold_text(self.text, room) if self.verbatim else _wrap_text(self.text, room)
         if self.most and len(folded) > self.most:
             rest = ("" if self.verbatim else " ").join(folded[self.most - 1 :])
-            folded = [*folded[: self.most - 1], _shortened(rest, room)]
+            folded = [*folded[: self.most - 1], _shorten_text(rest, room)]
         first = (lead, self.lead_style)
         for text in folded or [""]:
             shown = text if cell_len(text) <= room else set_cell_size(text, room)  # but for blanks at its end
@@ -164,7 +164,7 @@ class Para:
             first = (" " * cell_len(lead), "")
 
 
-def _longest(text: str) -> int:
+def _word_width(text: str) -> int:
     """Cells of the longest word."""
     return max(map(cell_len, text.split(" ")))
 
@@ -185,10 +185,10 @@ def fit(text: str, width: int, more: str) -> str:
 
 def fit_words(text: str, width: int, more: str) -> str:
     """The text in exactly `width` cells, cut between words where it has any."""
-    return fit(text if cell_len(text) <= width else _shortened(text, width, f" {more}"), width, more)
+    return fit(text if cell_len(text) <= width else _shorten_text(text, width, f" {more}"), width, more)
 
 
-def _shortened(text: str, width: int, more: str = " ...") -> str:
+def _shorten_text(text: str, width: int, more: str = " ...") -> str:
     """The text with a mark that there is more, cut between words where that costs little."""
     room = width - cell_len(more)
     if cell_len(text) > room:
@@ -198,24 +198,24 @@ def _shortened(text: str, width: int, more: str = " ...") -> str:
     return text.rstrip() + more
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrap_text(text: str, width: int) -> list[str]:
     lines = textwrap.wrap(text, width, break_on_hyphens=False)
-    return [piece for line in lines for piece in _folded(line, width)]
+    return [piece for line in lines for piece in _fold_text(line, width)]
 
 
-def _folded(text: str, width: int) -> list[str]:
+def _fold_text(text: str, width: int) -> list[str]:
     """The text in lines that end at a blank where they can; all lines together are the text."""
     if cell_len(text) <= width:
         return [text]
-    lines, line, left = list[str](), "", width
+    lines, line, room = list[str](), "", width
     for piece in _PIECES.findall(text):
         word = piece.rstrip(" ")
-        if cell_len(word) > left and line:
+        if cell_len(word) > room and line:
             lines.append(line)
-            line, left = "", width
+            line, room = "", width
         if cell_len(word) > width:
-            *whole, piece = chop_cells(piece, width)
-            lines += whole
+            *full_lines, piece = chop_cells(piece, width)
+            lines += full_lines
         line += piece
-        left -= cell_len(piece)
+        room -= cell_len(piece)
     return [*lines, line]

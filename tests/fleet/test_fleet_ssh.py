@@ -279,10 +279,10 @@ def test_who_stops_listening_leaves_nothing_running(cluster: Cluster):
 def test_a_killed_run_leaves_nothing_running(cluster: Cluster):
     cluster.host("gpu-1", nodedoctor='echo $$ >"$HOME/pid.new"; mv "$HOME/pid.new" "$HOME/pid"; sleep 1000')
     pid = cluster.folder / "gpu-1/pid"
-    script = node_side.line(node_side.script(FleetRequest(), held=True))
+    script = node_side.line(node_side.script(FleetRequest(), stays_open=True))
     ssh = subprocess.Popen(["ssh", "--", "gpu-1", script], stdin=subprocess.PIPE, start_new_session=True)
     assert ssh.stdin is not None
-    ssh.stdin.write(node_side.stdin(held=True))
+    ssh.stdin.write(node_side.stdin(stays_open=True))
     ssh.stdin.flush()
     while not pid.exists():
         time.sleep(0.01)
@@ -349,8 +349,8 @@ def test_an_old_python_is_named(cluster: Cluster):
 def test_a_connection_cut_while_the_file_is_sent_leaves_no_half_of_it(cluster: Cluster):
     home = cluster.host("gpu-1", nodedoctor=None)
     brought = node_side.parcel(FleetRequest(pyz=str(cluster.packed)))
-    script = node_side.line(node_side.script(FleetRequest(), brought, arrives=True, held=True))
-    half = node_side.stdin(brought, arrives=True, held=True)[:100_000]
+    script = node_side.line(node_side.script(FleetRequest(), brought, arrives=True, stays_open=True))
+    half = node_side.stdin(brought, arrives=True, stays_open=True)[:100_000]
     ended = subprocess.run(["ssh", "--", "gpu-1", script], input=half, capture_output=True)
     assert (ended.returncode, ended.stderr.decode().strip()) == (127, node_side.NOT_WHOLE)
     assert not list((home / f"tmp/nodedoctor-{os.getuid()}").iterdir())
@@ -446,7 +446,7 @@ def test_the_script_is_for_the_poorest_shell(shell: str, cluster: Cluster):
             tool.symlink_to(program)
     request = FleetRequest(pyz=str(cluster.packed))
     brought = node_side.parcel(request)
-    script = node_side.script(request, brought, arrives=True, held=True)
+    script = node_side.script(request, brought, arrives=True, stays_open=True)
     process = subprocess.Popen(
         [program, *(["sh"] if shell == "busybox" else []), "-c", script],
         env={"PATH": f"{home}/bin:{cluster.folder}/tools", "HOME": str(home), "TMPDIR": f"{home}/tmp"},
@@ -454,7 +454,7 @@ def test_the_script_is_for_the_poorest_shell(shell: str, cluster: Cluster):
         stdout=subprocess.PIPE,
     )
     assert process.stdin and process.stdout
-    process.stdin.write(node_side.stdin(brought, arrives=True, held=True))
+    process.stdin.write(node_side.stdin(brought, arrives=True, stays_open=True))
     process.stdin.flush()
     told = json.loads(process.stdout.read())
     process.stdin.close()
@@ -470,13 +470,18 @@ def test_the_end_of_stdin_ends_nodedoctor(shell: str, timeout: bool, cluster: Cl
     if not timeout:
         (cluster.folder / "tools/timeout").unlink()
     process = subprocess.Popen(
-        [program, *(["sh"] if shell == "busybox" else []), "-c", node_side.script(FleetRequest(), held=True)],
+        [
+            program,
+            *(["sh"] if shell == "busybox" else []),
+            "-c",
+            node_side.script(FleetRequest(), stays_open=True),
+        ],
         env={"PATH": f"{home}/bin:{cluster.folder}/tools", "HOME": str(home)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
     assert process.stdin and process.stdout
-    process.stdin.write(node_side.stdin(held=True))
+    process.stdin.write(node_side.stdin(stays_open=True))
     process.stdin.flush()
     pid = int(process.stdout.readline())
     assert process.poll() is None

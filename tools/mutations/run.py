@@ -63,7 +63,7 @@ MUTATIONS = (
     Mutation(
         "a node that broke does not count in the exit code of a fleet",
         "nodedoctor/fleet/cli.py",
-        "    found |= {node.severity for node in fleet.nodes}\n",
+        "    severities |= {node.severity for node in fleet.nodes}\n",
         "",
         "tests/fleet",
     ),

@@ -1,8 +1,8 @@
 """Whether a suspected hang is one: who moved between two looks, and who does not but works all the same.
 
-A job hangs when nobody in it goes on. Saving, loading, compiling and generating can keep one Python stack for
-minutes: whoever moves bytes, has busy children, or uses CPU outside of a wait is at work, and so is whoever
-is in a function of such work, that waits for another machine perhaps. A rank that waits for others uses a
+A job hangs when no rank goes on. Saving, loading, compiling and generating can keep one Python stack for
+minutes: a rank that moves bytes, has busy children, or uses CPU outside of a wait is at work, and so is one
+in a function of such work, that waits for another machine perhaps. A rank that waits for others uses a
 whole core in cudaStreamSynchronize and does nothing all the same.
 """
 
@@ -34,7 +34,7 @@ def at_work(capture: Capture, activity: Lately) -> tuple[RankSample, ...]:
         for rank in capture.ranks
         if not rank.gone
         and (process := by_pid.get(rank.pid))
-        and _works(process, _with_looks(activity(rank), process, capture.seconds))
+        and _is_working(process, _with_looks(activity(rank), process, capture.seconds))
     )
 
 
@@ -60,7 +60,7 @@ def share(process: RankProcess, seconds: float) -> float:
     return process.ticks / TICKS_PER_SECOND / max(seconds, 1.0)
 
 
-def _works(process: RankProcess, lately: Activity) -> bool:
+def _is_working(process: RankProcess, lately: Activity) -> bool:
     before, now = process.states
     if now == "gone":
         return before != "gone"  # it came to its end between the looks: the job goes on
@@ -108,18 +108,18 @@ class Computing:
         if suspicion.since != self._since:
             self._since, self._places = suspicion.since, {}
         by_pid = {process.pid: process for process in capture.live.processes}
-        known: dict[int, tuple[StackFrame | None, int]] = {}
+        places: dict[int, tuple[StackFrame | None, int]] = {}
         for rank in busy:
             process = by_pid[rank.pid]
-            seen = _with_looks(lately(rank), process, capture.seconds)
-            place = None if process.collective or seen.works else _place(process)
+            activity = _with_looks(lately(rank), process, capture.seconds)
+            place = None if process.collective or activity.works else _own_frame(process)
             before, looks = self._places.get(rank.pid, (place, 0))
-            known[rank.pid] = (place if place == before else None, looks + 1)
-        self._places = known
-        return all(place is not None and looks >= LOOKS for place, looks in known.values())
+            places[rank.pid] = (place if place == before else None, looks + 1)
+        self._places = places
+        return all(place is not None and looks >= LOOKS for place, looks in places.values())
 
     def marked(self, capture: Capture, seconds: float) -> Capture:
-        """The look with these ranks as those that stand still for so long."""
+        """The look with these ranks as those that have not moved for so long."""
         processes = (
             replace(process, moved=False, computing=seconds) if process.pid in self._places else process
             for process in capture.live.processes
@@ -132,7 +132,7 @@ def due(threshold: float, limit: float, longest: float) -> float:
     return max(threshold, min(PATIENCE * threshold, OF_LIMIT * limit), OF_LONGEST * longest)
 
 
-def _place(process: RankProcess) -> StackFrame | None:
+def _own_frame(process: RankProcess) -> StackFrame | None:
     """The innermost function of the job's own code in the main thread, without its line."""
     thread = main_thread(process.threads)
     own = own_frame(thread.frames) if thread is not None else None

@@ -8,7 +8,7 @@ The rules, each of which only raises a suspicion; `capture.py` has to confirm it
 3. No steps are known: every rank has used no CPU time, moved no byte and stayed in the same system call for a
    minute, after the job's first half hour.
 
-Long phases are no hangs: whoever saves, evaluates, compiles or generates uses CPU, moves bytes or has
+Long phases are no hangs: a rank that saves, evaluates, compiles or generates uses CPU, moves bytes or has
 children
 that do. Waiting ranks on GPUs use a whole core in cudaStreamSynchronize: that is why CPU time alone never
 proves progress once steps are known, and its lack never a hang before.
@@ -45,7 +45,7 @@ KEPT = 50
 LEAST_STEPS = 3
 """Steps seen before their median means anything."""
 STOPPED, DEAD = ("T", "t"), ("Z", "X")
-"""States of /proc/PID/stat in which a process does nothing more: until it is let go on, and for ever."""
+"""States of /proc/PID/stat in which a process does nothing more: until it is let go on, and until its end."""
 
 
 @record
@@ -129,11 +129,11 @@ class Progress:
         """Ranks whose process has ended, as the kernel has it at the last sample.
 
         What a task's shell or prolog started has the environment of the rank, too, and ends long before it;
-        and a rank that was restarted has another process. A process without a rank is missed by nobody.
+        and a rank that was restarted has another process. A process without a rank is not missed.
         """
         return self._missing
 
-    def _ended(self, sample: Sample) -> tuple[RankSample, ...]:
+    def _ended_ranks(self, sample: Sample) -> tuple[RankSample, ...]:
         now = {rank.key for rank in sample.living}
         ranks = {(rank.job, rank.rank) for rank in sample.living}
         return tuple(
@@ -147,7 +147,9 @@ class Progress:
         self.first = sample.moment if self.first is None else self.first
         before = self._last
         self._last = sample
-        went_on = [self._step(line, sample.moment) for part in sample.output for line in _lines(part.text)]
+        went_on = [
+            self._is_step(line, sample.moment) for part in sample.output for line in _output_lines(part.text)
+        ]
         self._note_steps()
         if sample.heartbeat is not None and sample.heartbeat != self._heartbeat:
             went_on.append(self._heartbeat is not None)
@@ -161,12 +163,12 @@ class Progress:
             lately.append((sample.moment, rank))
             while len(lately) > 2 and sample.moment - lately[1][0] >= LATELY:
                 lately.popleft()
-            known = self._still.get(rank.key)
-            if known is None or _moved(known[1], rank, sample.moment - known[0]):
+            last_move = self._still.get(rank.key)
+            if last_move is None or _has_moved(last_move[1], rank, sample.moment - last_move[0]):
                 self._still[rank.key] = (sample.moment, rank)
-        self._missing = self._ended(sample)
-        lost = {rank.key for rank in (*filter(_is_lost, sample.living), *self._missing)}
-        self._lost = {key: self._lost.get(key, sample.moment) for key in lost}
+        self._missing = self._ended_ranks(sample)
+        lost_keys = {rank.key for rank in (*filter(_is_lost, sample.living), *self._missing)}
+        self._lost = {key: self._lost.get(key, sample.moment) for key in lost_keys}
         if any(went_on):
             self.stepped = sample.moment
             self.count += 1
@@ -182,8 +184,8 @@ class Progress:
 
     def still_for(self, rank: RankSample) -> float:
         """Seconds a rank has used no CPU time, moved no byte and stayed in its system call."""
-        known = self._still.get(rank.key)
-        return self._last.moment - known[0] if known and self._last else 0.0
+        last_move = self._still.get(rank.key)
+        return self._last.moment - last_move[0] if last_move and self._last else 0.0
 
     def all_moved(self, since: float) -> bool:
         """True when every rank there is has used CPU time, moved bytes or left its system call since then."""
@@ -209,12 +211,12 @@ class Progress:
 
     def _someone_lost(self, sample: Sample) -> Suspicion | None:
         others = [rank for rank in sample.living if rank.key not in self._lost]
-        lost = [key for key, since in self._lost.items() if sample.moment - since >= LOST]
-        if not lost or not others or not all(self.still_for(rank) >= LOST for rank in others):
+        lost_keys = [key for key, since in self._lost.items() if sample.moment - since >= LOST]
+        if not lost_keys or not others or not all(self.still_for(rank) >= LOST for rank in others):
             return None
-        since = min(self._lost[key] for key in lost)
-        named = ", ".join(self._seen[key].called for key in sorted(lost)[:4])
-        return Suspicion(1, f"{named} is stopped or gone, and the other ranks do nothing", since)
+        since = min(self._lost[key] for key in lost_keys)
+        names = ", ".join(self._seen[key].called for key in sorted(lost_keys)[:4])
+        return Suspicion(1, f"{names} is stopped or gone, and the other ranks do nothing", since)
 
     def _no_step(self, sample: Sample) -> Suspicion | None:
         if self.stepped is None or (silent := sample.moment - self.stepped) < self.threshold:
@@ -234,27 +236,27 @@ class Progress:
         why = f"no rank has used CPU time or moved a byte for {min(still):.0f} s"
         return Suspicion(3, why, sample.moment - min(still))
 
-    def _step(self, line: str, moment: float) -> bool:
+    def _is_step(self, line: str, moment: float) -> bool:
         """Whether a line of the output shows progress: a counter of one series that rises."""
-        found: tuple[str, tuple[float, ...]]
+        counter: tuple[str, tuple[float, ...]]
         if self._pattern is not None:
             if not self._pattern.search(line):
                 return False
-            found = ("", (self._series.get("", ((0.0,), moment))[0][0] + 1,))
+            counter = ("", (self._series.get("", ((0.0,), moment))[0][0] + 1,))
         else:
-            counted = signs.step_counter(line)
-            if counted is None:
+            step_counter = signs.step_counter(line)
+            if step_counter is None:
                 return False
-            found = counted
-        name, value = found
-        known = self._series.get(name)
-        if known is None:
+            counter = step_counter
+        name, value = counter
+        latest = self._series.get(name)
+        if latest is None:
             self._series[name] = (value, moment)
             return True
-        if value <= known[0]:
+        if value <= latest[0]:
             return False
-        if moment > known[1]:
-            self._before[name] = known
+        if moment > latest[1]:
+            self._before[name] = latest
         self._series[name] = (value, moment)
         return True
 
@@ -267,7 +269,7 @@ class Progress:
         self._before.clear()
 
 
-def _moved(before: RankSample, now: RankSample, seconds: float) -> bool:
+def _has_moved(before: RankSample, now: RankSample, seconds: float) -> bool:
     """Whether a rank did something since it was last seen to move."""
     allowed = max(IDLE * seconds * TICKS_PER_SECOND, 2)
     used = now.ticks - before.ticks + max(0, now.child_ticks - before.child_ticks)
@@ -281,6 +283,6 @@ def _is_lost(rank: RankSample) -> bool:
     return rank.state in STOPPED or (rank.state in DEAD and rank.rank is not None)
 
 
-def _lines(text: str) -> list[str]:
+def _output_lines(text: str) -> list[str]:
     """The lines of an output; a progress bar redraws its line behind a carriage return."""
     return [line for part in text.split("\n") for line in part.split("\r") if line.strip()]

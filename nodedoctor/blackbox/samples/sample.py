@@ -53,7 +53,7 @@ class RankSample:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What names this process for ever: pids are given again."""
+        """What names this process and no later one: pids are given again."""
         return self.pid, self.start
 
     @property
@@ -123,17 +123,17 @@ class Sample:
     @property
     def over(self) -> bool:
         """True when nothing of the job is left; a process that ended and was not waited for is nothing, and
-        stays for ever where process 1 of a container waits for nobody."""
+        stays where process 1 of a container waits for no child."""
         return not self.roots and all(rank.state in ("Z", "X") for rank in self.living)
 
 
 def parse(line: str) -> Sample | None:
     """The sample in a line of the child; None when it is not one."""
     try:
-        told: Any = loaded(line)
+        document: Any = loaded(line)
     except ValueError:
         return None
-    monotonic = number(told.get("monotonic")) if isinstance(told, dict) else None
+    monotonic = number(document.get("monotonic")) if isinstance(document, dict) else None
     if monotonic is None:
         return None
     output = tuple(
@@ -142,30 +142,30 @@ def parse(line: str) -> Sample | None:
             text(part, "text"),
             whole_number(part, "skipped") or 0,
             tuple(pid for pid in as_list(part.get("writers")) if isinstance(pid, int)),
-            tuple(_growth(part.get("grown"))),
+            tuple(_read_growth(part.get("grown"))),
         )
-        for part in parts(told, "output")
+        for part in parts(document, "output")
     )
     return Sample(
-        number(told.get("time")) or 0.0,
+        number(document.get("time")) or 0.0,
         monotonic,
-        tuple(pid for pid in as_list(told.get("roots")) if isinstance(pid, int)),
-        tuple(map(_rank, parts(told, "ranks"))),
+        tuple(pid for pid in as_list(document.get("roots")) if isinstance(pid, int)),
+        tuple(map(_read_rank, parts(document, "ranks"))),
         output,
-        whole_number(told, "heartbeat"),
-        number(told.get("walked")) or 0.0,
-        tuple(map(_end, parts(told, "ended"))),
+        whole_number(document, "heartbeat"),
+        number(document.get("walked")) or 0.0,
+        tuple(map(_read_end, parts(document, "ended"))),
     )
 
 
-def _growth(value: Any) -> Iterator[tuple[int, float]]:
+def _read_growth(value: Any) -> Iterator[tuple[int, float]]:
     for row in as_list(value):
         size, moment = row if isinstance(row, list) and len(row) == 2 else (None, None)
-        if isinstance(size, int) and (known := number(moment)) is not None:
-            yield size, known
+        if isinstance(size, int) and (seconds := number(moment)) is not None:
+            yield size, seconds
 
 
-def _end(row: Json) -> ProcessEnd:
+def _read_end(row: Json) -> ProcessEnd:
     return ProcessEnd(
         whole_number(row, "pid") or 0,
         whole_number(row, "start") or 0,
@@ -174,7 +174,7 @@ def _end(row: Json) -> ProcessEnd:
     )
 
 
-def _rank(row: Json) -> RankSample:
+def _read_rank(row: Json) -> RankSample:
     return RankSample(
         whole_number(row, "pid") or 0,
         whole_number(row, "start") or 0,

@@ -1,4 +1,4 @@
-"""The child that watches the job: its samples as they come; given up and started anew when it hangs."""
+"""The child that watches the job: its samples as they come; given up and started again when it hangs."""
 
 from __future__ import annotations
 
@@ -79,24 +79,24 @@ class Sampler:
 
     async def close(self) -> None:
         """End the child."""
-        talk, self._talk = self._talk, None
-        if talk is not None:
-            samples = (parse(line) for descriptor, line in talk.take_waiting() if descriptor == 1)
+        stream, self._talk = self._talk, None
+        if stream is not None:
+            samples = (parse(line) for descriptor, line in stream.take_waiting() if descriptor == 1)
             self.late_samples += [sample for sample in samples if sample is not None]
-            await talk.leave(0.2)
+            await stream.leave(0.2)
 
     def _has_ended(self) -> bool:
-        """Whether none of the processes that were named is there: without a sampler nobody else says."""
+        """Whether none of the processes that were named is there: without a sampler nothing else says so."""
         pids = self._wanted.get("pids") or ()
         return bool(pids) and not any(map(lives, pids))
 
     async def _one_child(self) -> AsyncIterator[Sample]:
         argv = child("job/sampler", json.dumps({**self._wanted, "seconds": self._pace, "grain": self._grain}))
-        self._talk = talk = await ChildStream.start(Command(argv, stdin=b"", tied=True))
+        self._talk = stream = await ChildStream.start(Command(argv, stdin=b"", tied=True))
         try:
             while True:
                 try:
-                    line = await asyncio.wait_for(talk.line(), self._pace + PATIENCE)
+                    line = await asyncio.wait_for(stream.line(), self._pace + PATIENCE)
                 except asyncio.TimeoutError:
                     _log.warning("the sampler is silent, and is started once more")
                     return

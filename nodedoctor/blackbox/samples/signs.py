@@ -43,23 +43,23 @@ class Signs:
 
 def signs(before: Capture, now: Capture, *, stepped: bool = False) -> Signs:
     """The signs in a look and an earlier one; `stepped` where a step came in between."""
-    return Signs(_progress(before, now, stepped), _stacks(before, now), _state(now))
+    return Signs(_progress_sign(before, now, stepped), _stack_sign(before, now), _state_sign(now))
 
 
-def _progress(before: Capture, now: Capture, stepped: bool) -> str:
+def _progress_sign(before: Capture, now: Capture, stepped: bool) -> str:
     if stepped:
         return "a step came"
     counts = [ras_counts(look.live.ras[1]) for look in (before, now)]
     if all(counts) and counts[0] != counts[1]:
         return "NCCL's operation counts rise"
-    known = {rank.key: rank for rank in before.ranks}
+    by_key = {rank.key: rank for rank in before.ranks}
     minutes = max(1.0, (now.time - before.time) / 60)
     # Who is asked for its stacks by a signal writes them itself, twice a look.
     written = {stack.pid: 2 * LOOKS * len(stack.text) for stack in before.stacks if stack.way == "signal"}
     moved = [
         rank.called
         for rank in now.ranks
-        if (first := known.get(rank.key))
+        if (first := by_key.get(rank.key))
         and (rank.bytes or 0) - (first.bytes or 0) + rank.child_bytes - first.child_bytes
         > QUIET * minutes + sum(written.get(pid, 0) for pid in (rank.pid, *rank.children))
     ]
@@ -74,8 +74,8 @@ def _progress(before: Capture, now: Capture, stepped: bool) -> str:
     )
 
 
-def _stacks(before: Capture, now: Capture) -> str:
-    known = {process.pid: process for process in before.live.processes}
+def _stack_sign(before: Capture, now: Capture) -> str:
+    by_pid = {process.pid: process for process in before.live.processes}
     names = {rank.pid: rank.called for rank in now.ranks}
     living = [process for process in now.live.processes if process.pid in names]
     unread = [names[process.pid] for process in living if not process.threads]
@@ -87,15 +87,15 @@ def _stacks(before: Capture, now: Capture) -> str:
     moving = [
         names[process.pid]
         for process in living
-        if process.moved or _frames(process) != _frames(known.get(process.pid))
+        if process.moved or _main_frames(process) != _main_frames(by_pid.get(process.pid))
     ]
     return f"the stack of {comma_list(moving, most=NAMED)} changes" if moving else ""
 
 
-def _frames(process: RankProcess | None) -> object:
+def _main_frames(process: RankProcess | None) -> object:
     thread = main_thread(process.threads) if process is not None else None
     return thread.frames if thread is not None else None
 
 
-def _state(now: Capture) -> str:
+def _state_sign(now: Capture) -> str:
     return "" if abnormal(now.live) else "the kernel calls no rank stopped, frozen, stuck or gone"

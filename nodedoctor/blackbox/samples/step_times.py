@@ -46,7 +46,7 @@ class StepTimes:
         """Take in what the outputs got."""
         by_pid = {rank.pid: rank for rank in sample.living if rank.rank is not None}
         for part in sample.output:
-            self._take(part, by_pid)
+            self._feed_part(part, by_pid)
 
     def late(self, sample: Sample) -> tuple[int, Lateness] | None:
         """The rank that comes late among those of the node, if one does."""
@@ -60,10 +60,10 @@ class StepTimes:
                     return late_rank
         return None
 
-    def _take(self, part: OutputPart, by_pid: Mapping[int, RankSample]) -> None:
+    def _feed_part(self, part: OutputPart, by_pid: Mapping[int, RankSample]) -> None:
         rows = [
             (line, moment)
-            for raw, moment in zip(part.text.split("\n"), _moments(part), strict=True)
+            for raw, moment in zip(part.text.split("\n"), _line_times(part), strict=True)
             for line in parse_line(raw, Place(part.path, 0))
         ]
         exact = any(line.time is not None and line.time % 1 for line, _ in rows)  # else whole seconds
@@ -76,17 +76,17 @@ class StepTimes:
             self._printing.add(rank.rank)
             name, step = counter
             if exact and line.time is not None:
-                self._note(name, OWN, rank.rank, step, line.time)
+                self._note_step(name, OWN, rank.rank, step, line.time)
             elif not exact and moment is not None:
                 clock = DIRECT if rank.pid in part.writers else PASSED_ON
                 together.setdefault((rank.rank, name, moment), []).append(step)
-                self._note(name, clock, rank.rank, step, moment)
+                self._note_step(name, clock, rank.rank, step, moment)
         for (number, name, _), steps in together.items():
             for step in steps if len(steps) > 1 else ():
                 for clock in (DIRECT, PASSED_ON):
                     self._arrivals.get((name, clock), {}).get(number, {}).pop(step, None)
 
-    def _note(self, name: str, clock: float, rank: int, step: Step, moment: float) -> None:
+    def _note_step(self, name: str, clock: float, rank: int, step: Step, moment: float) -> None:
         steps = self._arrivals.setdefault((name, clock), {}).setdefault(rank, {})
         if step not in steps:  # a line that is printed again for the same step tells nothing of its arrival
             steps[step] = moment
@@ -94,7 +94,7 @@ class StepTimes:
             del steps[next(iter(steps))]
 
 
-def _moments(part: OutputPart) -> Iterator[float | None]:
+def _line_times(part: OutputPart) -> Iterator[float | None]:
     """When each line of a part was there as a whole, None where nothing looked."""
     end, growth = 0, iter(part.grown)
     size, moment = next(growth, (0, None))
@@ -116,12 +116,12 @@ def _rank_of(line: Line, part: OutputPart, by_pid: Mapping[int, RankSample]) -> 
     if number is None and line.who.labels:
         number = line.who.labels[0][1]
     if number is None and line.who.local_rank is not None:
-        return _only(rank for rank in by_pid.values() if rank.local == line.who.local_rank)
+        return _only_rank(rank for rank in by_pid.values() if rank.local == line.who.local_rank)
     if number is None and in_text is not None:
         number = int(in_text[1])
-    return _only(rank for rank in by_pid.values() if rank.rank == number) if number is not None else None
+    return _only_rank(rank for rank in by_pid.values() if rank.rank == number) if number is not None else None
 
 
-def _only(ranks: Iterator[RankSample]) -> RankSample | None:
+def _only_rank(ranks: Iterator[RankSample]) -> RankSample | None:
     candidates = list(ranks)
     return candidates[0] if len(candidates) == 1 else None

@@ -18,7 +18,7 @@ NCCL, GLOO = 600.0, 1800.0
 CAPTURE = 20.0
 """Seconds to allow for the capture: two looks at eight ranks take ten."""
 
-_SAID = re.compile(
+_LIMIT = re.compile(
     r"Timeout\(ms\)\s?=\s?(?P<ms>\d{4,9})\b"
     r"|\btimeout['\"]?\s?[:=]\s?(?:datetime\.)?timedelta\(seconds=(?P<s>\d{1,6})\)"
     r"|\bddp_timeout['\"]?\s?[:=]\s?(?P<ddp>\d{1,6})\b"
@@ -53,23 +53,23 @@ class Timeouts:
     def feed(self, sample: Sample) -> None:
         """Take in what the job printed, and what its ranks were started with."""
         for part in sample.output:
-            for found in _SAID.finditer(part.text):
-                seconds = float(found["ms"]) / 1000 if found["ms"] else float(found["s"] or found["ddp"])
-                self._take(seconds, f"seen in {os.path.basename(part.path)}")
+            for match in _LIMIT.finditer(part.text):
+                seconds = float(match["ms"]) / 1000 if match["ms"] else float(match["s"] or match["ddp"])
+                self._note_timeout(seconds, f"seen in {os.path.basename(part.path)}")
         for rank in sample.living:
-            self._take(60.0 * (rank.minutes or 0), "DEEPSPEED_TIMEOUT of its ranks")
+            self._note_timeout(60.0 * (rank.minutes or 0), "DEEPSPEED_TIMEOUT of its ranks")
 
-    def _take(self, seconds: float, source: str) -> None:
+    def _note_timeout(self, seconds: float, source: str) -> None:
         if seconds and (self._said is None or seconds < self._said.seconds):
             self._said = Timeout(seconds, source)
 
     def before_watchdog(self, threshold: float) -> str:
         """Whether a hang will be looked at before the job's own watchdog ends it, as a sentence."""
         limit = self.in_force
-        told = f"the job's own limit is {limit.seconds:g} s ({limit.source})"
+        limit_text = f"the job's own limit is {limit.seconds:g} s ({limit.source})"
         if limit.seconds > threshold + CAPTURE:
-            return f"a hang is looked at after {threshold:.0f} s without progress; {told}"
+            return f"a hang is looked at after {threshold:.0f} s without progress; {limit_text}"
         return (
-            f"a hang is looked at after {threshold:.0f} s without progress, too late: {told};"
+            f"a hang is looked at after {threshold:.0f} s without progress, too late: {limit_text};"
             f" use --hang-after {max(1, int(limit.seconds / 2 - CAPTURE / 2))} or a longer limit"
         )

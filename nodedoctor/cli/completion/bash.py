@@ -7,19 +7,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from nodedoctor.cli.completion.vocabulary import FILES, FOLDERS, HEAD, Subcommand, Vocabulary, places, quoted
 
 
-def script(known: Vocabulary) -> str:
+def script(vocabulary: Vocabulary) -> str:
     """One function: what can follow depends on the command, on the word before and on what is begun."""
-    commands = "|".join(command.name for command in known.commands if command.name)
-    lists = [f"    local list_{name}={quoted(' '.join(words))}" for name, words in known.lists.items()]
+    commands = "|".join(command.name for command in vocabulary.commands if command.name)
+    lists = [f"    local list_{name}={quoted(' '.join(words))}" for name, words in vocabulary.lists.items()]
     before = [
-        f"        {pattern}) {_values(kinds)}; return ;;"
-        for pattern, kinds in _by_value(known.commands).items()
+        f"        {pattern}) {_value_words(kinds)}; return ;;"
+        for pattern, kinds in _by_value(vocabulary.commands).items()
     ]
     options = [
-        f"            '{command.name}') _nodedoctor_words {quoted(' '.join(_flags(command)))} ;;"
-        for command in known.commands
+        f"            '{command.name}') _nodedoctor_words {quoted(' '.join(_option_flags(command)))} ;;"
+        for command in vocabulary.commands
     ]
-    positions = [f"        {where}) {_values(kinds)} ;;" for where, kinds in places(known.commands) if kinds]
+    positions = [
+        f"        {where}) {_value_words(kinds)} ;;" for where, kinds in places(vocabulary.commands) if kinds
+    ]
     return "\n".join(
         [
             HEAD.format(shell="bash"),
@@ -75,9 +77,9 @@ _WHERE = """\
     fi"""
 
 
-def _values(kinds: Iterable[str]) -> str:
-    ways = {FILES: "_nodedoctor_files -f", FOLDERS: "_nodedoctor_files -d"}
-    return "; ".join(ways.get(kind, f'_nodedoctor_words "$list_{kind}"') for kind in kinds) or ":"
+def _value_words(kinds: Iterable[str]) -> str:
+    completers = {FILES: "_nodedoctor_files -f", FOLDERS: "_nodedoctor_files -d"}
+    return "; ".join(completers.get(kind, f'_nodedoctor_words "$list_{kind}"') for kind in kinds) or ":"
 
 
 def _by_value(commands: Iterable[Subcommand]) -> Mapping[str, tuple[str, ...]]:
@@ -89,9 +91,9 @@ def _by_value(commands: Iterable[Subcommand]) -> Mapping[str, tuple[str, ...]]:
                 patterns.setdefault(option.kinds, []).extend(
                     f"{command.name}:{flag}" for flag in option.flags
                 )
-    return {"|".join(named): kinds for kinds, named in patterns.items()}
+    return {"|".join(alternatives): kinds for kinds, alternatives in patterns.items()}
 
 
-def _flags(command: Subcommand) -> Iterator[str]:
+def _option_flags(command: Subcommand) -> Iterator[str]:
     for option in command.options:
         yield from option.flags

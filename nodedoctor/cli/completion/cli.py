@@ -32,12 +32,12 @@ def main(words: list[str]) -> int:
 
 def parser() -> Parser:
     """The parser of `nodedoctor completion`."""
-    made = Parser(
+    parser = Parser(
         prog="nodedoctor completion",
         description="Print the script that lets a shell complete the words of nodedoctor.",
         epilog=_EPILOG,
         formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("shell", choices=("bash", "zsh", "fish"))
-    return made
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+    return parser

@@ -14,22 +14,22 @@ from nodedoctor.cli.completion.vocabulary import (
 )
 
 
-def script(known: Vocabulary) -> str:
+def script(vocabulary: Vocabulary) -> str:
     """For fish: a line for each option and place, a function for each list of words."""
-    commands = " ".join(command.name for command in known.commands if command.name)
+    commands = " ".join(command.name for command in vocabulary.commands if command.name)
     lines = [
         HEAD.format(shell="fish"),
         _WHERE.replace("@commands@", commands),
-        *(_list(name, words) for name, words in known.lists.items()),
+        *(_list_function(name, words) for name, words in vocabulary.lists.items()),
         "complete -c nodedoctor -f",
     ]
-    for command in known.commands:
-        lines += [_option(command, option) for option in command.options]
-    for pattern, kinds in places(known.commands):
+    for command in vocabulary.commands:
+        lines += [_option_line(command, option) for option in command.options]
+    for pattern, kinds in places(vocabulary.commands):
         name, first = pattern.split(":")
         if kinds:
             where = f"__nodedoctor_at {name or 'diagnosis'} {first}"
-            lines.append(f"complete -c nodedoctor -n '{where}' {_values(kinds)}")
+            lines.append(f"complete -c nodedoctor -n '{where}' {_value_words(kinds)}")
     return "\n".join(lines) + "\n"
 
 
@@ -52,28 +52,30 @@ end
 """
 
 
-def _list(name: str, words: Words) -> str:
+def _list_function(name: str, words: Words) -> str:
     lines = [f"function __nodedoctor_list_{name}", r"    printf '%s\t%s\n' \ ".rstrip(" ")]
-    lines += [f"        {_quoted(word)} {_quoted(about)} \\" for word, about in words.items()]
+    lines += [f"        {_quote_word(word)} {_quote_word(about)} \\" for word, about in words.items()]
     return "\n".join([*lines[:-1], lines[-1].removesuffix(" \\"), "end\n"])
 
 
-def _option(command: Subcommand, option: Argument) -> str:
+def _option_line(command: Subcommand, option: Argument) -> str:
     flags = " ".join(f"-l {f[2:]}" if f.startswith("--") else f"-s {f[1:]}" for f in option.flags)
-    value = "" if not option.takes else _values(option.kinds) or "-x"
+    value = "" if not option.takes else _value_words(option.kinds) or "-x"
     where = f"-n '__nodedoctor_at {command.name or 'diagnosis'}'"
-    parts = ["complete -c nodedoctor", where, flags, value, f"-d {_quoted(option.help)}"]
+    parts = ["complete -c nodedoctor", where, flags, value, f"-d {_quote_word(option.help)}"]
     return " ".join(part for part in parts if part)
 
 
-def _values(kinds: tuple[str, ...]) -> str:
+def _value_words(kinds: tuple[str, ...]) -> str:
     if not kinds:
         return ""
-    ways = {FOLDERS: "__fish_complete_directories"}
-    lists = " ".join(f"({ways.get(kind, f'__nodedoctor_list_{kind}')})" for kind in kinds if kind != FILES)
+    completers = {FOLDERS: "__fish_complete_directories"}
+    lists = " ".join(
+        f"({completers.get(kind, f'__nodedoctor_list_{kind}')})" for kind in kinds if kind != FILES
+    )
     files = "-r -F" if FILES in kinds else "-x"
     return f"{files} -a '{lists}'" if lists else files
 
 
-def _quoted(text: str) -> str:
+def _quote_word(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -56,7 +56,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "NAME": ("demos",),
     "word": ("words",),
 }
-"""What can stand for a metavar: lists of words by name, files, folders. Every other value is free text."""
+"""What can replace a metavar: lists of words by name, files, folders. Every other value is free text."""
 
 HEAD = """\
 # Completes nodedoctor in {shell}. Made by `nodedoctor completion {shell}`;
@@ -86,7 +86,7 @@ class Argument:
 
 @record
 class Subcommand:
-    """A subcommand, or the diagnosis (named ""). Of `places` the last stands for all that follow."""
+    """A subcommand, or the diagnosis (named ""). Of `places` the last is for all that follow."""
 
     name: str
     help: str
@@ -104,38 +104,42 @@ class Vocabulary:
 
 def vocabulary() -> Vocabulary:
     """What there is now, plug-ins included."""
-    lists = {name: _writable(words) for name, words in _lists().items()}
-    commands = tuple(_commands(lists))
+    lists = {name: _writable_words(words) for name, words in _word_lists().items()}
+    commands = tuple(_all_commands(lists))
     lists["commands"] = {command.name: command.help for command in commands if command.name}
     return Vocabulary(commands, lists)
 
 
-def _commands(lists: dict[str, Words]) -> Iterator[Subcommand]:
+def _all_commands(lists: dict[str, Words]) -> Iterator[Subcommand]:
     from nodedoctor.blackbox import arguments as blackbox
     from nodedoctor.cli import arguments, reference
 
-    diagnosis = _command("", "", arguments.parser(), lists)
+    diagnosis = _read_command("", "", arguments.parser(), lists)
     yield diagnosis
     for name, where in _ELSEWHERE.items():
-        yield _command(name, _ABOUT[name], importlib.import_module(where).parser(), lists)
-    for made in (blackbox.watch(), blackbox.run(), blackbox.arm()):
-        name = made.prog.rpartition(" ")[2]
-        yield _command(name, _ABOUT[name], made, lists)
+        yield _read_command(name, _ABOUT[name], importlib.import_module(where).parser(), lists)
+    for parser in (blackbox.watch(), blackbox.run(), blackbox.arm()):
+        name = parser.prog.rpartition(" ")[2]
+        yield _read_command(name, _ABOUT[name], parser, lists)
     nested = next(action for action in reference.parser()._actions if isinstance(action.choices, dict))
     assert isinstance(nested.choices, dict)
-    for name, made in nested.choices.items():
-        yield _command(name, _ABOUT[name], made, lists)
+    for name, parser in nested.choices.items():
+        yield _read_command(name, _ABOUT[name], parser, lists)
     demo = Argument((), "a recorded node", True, ("demos",))
     yield Subcommand("demo", _ABOUT["demo"], diagnosis.options, (demo, *diagnosis.places))
 
 
-def _command(name: str, help: str, made: argparse.ArgumentParser, lists: dict[str, Words]) -> Subcommand:
-    found = [_argument(name, action, lists) for action in made._actions if action.help != argparse.SUPPRESS]
-    options = tuple(argument for argument in found if argument.flags)
-    return Subcommand(name, help, options, tuple(argument for argument in found if not argument.flags))
+def _read_command(
+    name: str, help: str, parser: argparse.ArgumentParser, lists: dict[str, Words]
+) -> Subcommand:
+    arguments = [
+        _read_argument(name, action, lists) for action in parser._actions if action.help != argparse.SUPPRESS
+    ]
+    options = tuple(argument for argument in arguments if argument.flags)
+    return Subcommand(name, help, options, tuple(argument for argument in arguments if not argument.flags))
 
 
-def _argument(command: str, action: argparse.Action, lists: dict[str, Words]) -> Argument:
+def _read_argument(command: str, action: argparse.Action, lists: dict[str, Words]) -> Argument:
     """An argument as its parser knows it; its choices become a list of words of its own."""
     help = " ".join((action.help or "").split())
     kinds = KINDS.get(str(action.metavar or action.dest), ())
@@ -147,7 +151,7 @@ def _argument(command: str, action: argparse.Action, lists: dict[str, Words]) ->
     return Argument(tuple(action.option_strings), help, takes, kinds)
 
 
-def _lists() -> dict[str, Words]:
+def _word_lists() -> dict[str, Words]:
     from nodedoctor.demo import DEMOS
     from nodedoctor.engine.plugins import discover
     from nodedoctor.expectations import KEYS
@@ -156,9 +160,9 @@ def _lists() -> dict[str, Words]:
     catalogue = discover()
     checks = [catalogue.checks[id] for id in sorted(catalogue.checks)]
     subjects = {check.subject: f"all checks of {check.subject}" for check in checks}
-    known = {check.id: check.title for check in checks}
+    titles = {check.id: check.title for check in checks}
     words: list[Iterable[object]] = [
-        [*subjects, *known],
+        [*subjects, *titles],
         sorted(row.cause for row in kinds.causes()),
         sorted(row.xid for row in xids.xids()),
         sorted(row.sxid for row in xids.sxids()),
@@ -166,7 +170,7 @@ def _lists() -> dict[str, Words]:
         sorted(catalogue.facts),
     ]
     return {
-        "checks": {**subjects, **known},
+        "checks": {**subjects, **titles},
         "tags": dict.fromkeys(sorted({tag for check in checks for tag in check.tags}), ""),
         "expectations": {f"{key}=": about for key, about in KEYS.items()},
         "demos": DEMOS,
@@ -174,7 +178,7 @@ def _lists() -> dict[str, Words]:
     }
 
 
-def _writable(words: Words) -> Words:
+def _writable_words(words: Words) -> Words:
     """Words that mean themselves in every shell, and what they mean in one line of printable characters."""
     from nodedoctor.report.inert import inert
 
@@ -182,7 +186,7 @@ def _writable(words: Words) -> Words:
 
 
 def places(commands: Iterable[Subcommand]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What can stand where no option does: first, and anywhere after."""
+    """What can be where no option is: first, and anywhere after."""
     for command in commands:
         first, last = (command.places[0].kinds, command.places[-1].kinds) if command.places else ((), ())
         yield f"{command.name}:yes", first if command.name else ("commands", *first)

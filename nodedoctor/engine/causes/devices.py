@@ -35,4 +35,4 @@ class Devices:
         kind, name = subject.partition(":")[0], self.name(subject)
         if kind not in ("gpu", "port") or name not in self._name.values():
             return frozenset()
-        return frozenset(other for other in self._name.values() if other.startswith(f"{kind}:"))
+        return frozenset(device for device in self._name.values() if device.startswith(f"{kind}:"))

@@ -59,23 +59,23 @@ def diagnose(
         return tuple(results), ()
     work = _Work(results, {check.id: check for check in checks}, observations, devices or Devices(), expected)
     roots = work.roots()
-    told = tuple(_make_cause(result, roots) for result in results)
-    return told, work.causes(roots, work.unjudged(roots))
+    explained_results = tuple(_make_cause(result, roots) for result in results)
+    return explained_results, work.causes(roots, work.unjudged(roots))
 
 
 def _make_cause(result: Result, roots: Mapping[str, str]) -> Result:
-    findings = tuple(_pointed(identifier(result.check, f.subject), f, roots) for f in result.findings)
+    findings = tuple(_point_at_root(identifier(result.check, f.subject), f, roots) for f in result.findings)
     changed = any(new is not old for new, old in zip(findings, result.findings, strict=True))
     return replace(result, findings=findings) if changed else result
 
 
-def _pointed(id: str, finding: Finding, roots: Mapping[str, str]) -> Finding:
-    root = roots.get(id) if _sick(finding) else None
+def _point_at_root(id: str, finding: Finding, roots: Mapping[str, str]) -> Finding:
+    root = roots.get(id) if _is_sick(finding) else None
     cause = None if root == id else root
     return finding if finding.because_of == cause else replace(finding, because_of=cause)
 
 
-def _sick(finding: Finding) -> bool:
+def _is_sick(finding: Finding) -> bool:
     """Whether a finding has a cause: FAIL, WARN and broken UNKNOWN, unless the site accepts it."""
     return finding.severity > Severity.BLIND
 
@@ -93,131 +93,137 @@ class _Work:
     ) -> None:
         self.results, self.checks, self.devices, self.expected = results, checks, devices, expected
         observations = tuple(observations)
-        self.outcomes = {seen.probe: seen.outcome for seen in observations}
-        self.starved = {seen.probe for seen in observations if exhausted_in(seen)}
+        self.outcomes = {observation.probe: observation.outcome for observation in observations}
+        self.starved = {observation.probe for observation in observations if exhausted_in(observation)}
         self.sick: dict[str, NamedFinding] = {}
         self.of_check: dict[str, list[NamedFinding]] = {}
         for result in results:
             for finding in result.findings:
                 id = identifier(result.check, finding.subject)
-                known = self.sick.get(id)
-                if _sick(finding) and (known is None or known.finding.severity < finding.severity):
+                previous = self.sick.get(id)
+                if _is_sick(finding) and (previous is None or previous.finding.severity < finding.severity):
                     self.sick[id] = NamedFinding(id, result.check, finding)
-        for named in self.sick.values():
-            self.of_check.setdefault(named.check, []).append(named)
-        self.leaders = self._leaders()
+        for entry in self.sick.values():
+            self.of_check.setdefault(entry.check, []).append(entry)
+        self.leaders = self._find_leaders()
 
     def roots(self) -> dict[str, str]:
         """The cause of every sick finding; its own id where it is one."""
-        parents = self._parents()
+        parents = self._find_parents()
         for id, leader in self.leaders.items():
             if id != leader:
                 parents.setdefault(id, leader)
-        return {id: _root(id, parents) for id in self.sick}
+        return {id: _chain_end(id, parents) for id in self.sick}
 
-    def _parents(self) -> dict[str, str]:
+    def _find_parents(self) -> dict[str, str]:
         """What each finding follows from; whatever follows is never worse than what it follows from."""
         parents: dict[str, str] = {}
-        turned: dict[str, str] = {}
-        for named in self.sick.values():
-            for other in self._explaining(named.check, named.finding):
-                if other.id == named.id:
+        inverse: dict[str, str] = {}
+        for entry in self.sick.values():
+            for explainer in self._explaining_findings(entry.check, entry.finding):
+                if explainer.id == entry.id:
                     continue
-                if other.finding.severity >= named.finding.severity and not _differ(other, named):
-                    parents[named.id] = other.id
+                if explainer.finding.severity >= entry.finding.severity and not _preview_differs(
+                    explainer, entry
+                ):
+                    parents[entry.id] = explainer.id
                     break
-                if self._shows_as(other, named):
-                    turned.setdefault(other.id, named.id)
+                if self._shows_as(explainer, entry):
+                    inverse.setdefault(explainer.id, entry.id)
             else:
-                if (source := self._source(named)) and source != named.id:
-                    parents[named.id] = source
-        return {**turned, **parents}
+                if (source := self._broken_source(entry)) and source != entry.id:
+                    parents[entry.id] = source
+        return {**inverse, **parents}
 
-    def _shows_as(self, milder: NamedFinding, named: NamedFinding) -> bool:
+    def _shows_as(self, milder: NamedFinding, entry: NamedFinding) -> bool:
         """Whether what explains a worse finding, and counts less, is of the same device or of the whole node.
 
         A service that is down is of the node, and so is what all like devices have.
         """
-        of, on = (self.devices.name(one.finding.subject) for one in (milder, named))
-        if of == on:
+        source, target = (self.devices.name(side.finding.subject) for side in (milder, entry))
+        if source == target:
             return True
-        return not self.devices.like(of) and (not on or self.leaders.get(named.id) == named.id)
+        return not self.devices.like(source) and (not target or self.leaders.get(entry.id) == entry.id)
 
-    def _explaining(self, check: str, finding: Finding) -> Iterator[NamedFinding]:
+    def _explaining_findings(self, check: str, finding: Finding) -> Iterator[NamedFinding]:
         """Sick findings that explain this one, in the order in which they are named."""
         declared = self.checks[check].explained_by if check in self.checks else ()
         for name in (*finding.explainers, *declared):
             wanted, _, where = name.partition("@")
-            for other in self.of_check.get(wanted, ()):
-                if self._is_meant(other, where, finding.subject):
-                    yield other
+            for explainer in self.of_check.get(wanted, ()):
+                if self._is_meant(explainer, where, finding.subject):
+                    yield explainer
 
-    def _is_meant(self, other: NamedFinding, where: str, subject: str) -> bool:
-        name = self.devices.name(other.finding.subject)
+    def _is_meant(self, explainer: NamedFinding, where: str, subject: str) -> bool:
+        name = self.devices.name(explainer.finding.subject)
         if where == "any":
             return True
         if where == "all":
-            return self.leaders.get(other.id) == other.id
+            return self.leaders.get(explainer.id) == explainer.id
         if where == "node":
             return not name
         return name == self.devices.name(where) if where else name in self.devices.above(subject)
 
-    def _source(self, named: NamedFinding) -> str | None:
+    def _broken_source(self, entry: NamedFinding) -> str | None:
         """Of an answer that broke: the finding that tells of its probe, or the probe itself."""
-        if not named.finding.broken:
+        if not entry.finding.broken:
             return None
-        probe = named.finding.missing or self._guilty(named)
+        probe = entry.finding.missing or self._failed_probe(entry)
         if not probe:
             return None
         if probe in self.starved and STARVED in self.sick:
             return STARVED
-        if self._speaks(named.check, probe):
-            return named.id
+        if self._speaks_for(entry.check, probe):
+            return entry.id
         telling = (
-            other
-            for other in self.sick.values()
-            if self._speaks(other.check, probe) and not other.finding.subject and not _differ(other, named)
+            speaker
+            for speaker in self.sick.values()
+            if self._speaks_for(speaker.check, probe)
+            and not speaker.finding.subject
+            and not _preview_differs(speaker, entry)
         )
         worst = max(telling, key=lambda n: n.finding.severity, default=None)
-        if worst is not None and worst.finding.severity >= named.finding.severity:
+        if worst is not None and worst.finding.severity >= entry.finding.severity:
             return worst.id
         return PROBE + probe
 
-    def _speaks(self, check: str, probe: str) -> bool:
+    def _speaks_for(self, check: str, probe: str) -> bool:
         return check in self.checks and probe in self.checks[check].speaks_for
 
-    def _guilty(self, named: NamedFinding) -> str:
+    def _failed_probe(self, entry: NamedFinding) -> str:
         """The probe of a check that failed as the finding says; of several the first by name."""
-        check = self.checks.get(named.check)
+        check = self.checks.get(entry.check)
         if check is None:
             return ""
         failed = [
-            p for p in sorted(probes_of(check)) if _FAILED.get(self._outcome(p)) == named.finding.reason
+            p
+            for p in sorted(probes_of(check))
+            if _FAILED.get(self._outcome_of_probe(p)) == entry.finding.reason
         ]
         return next((p for p in failed if p in self.starved), failed[0] if failed else "")
 
-    def _outcome(self, probe: str) -> Outcome:
+    def _outcome_of_probe(self, probe: str) -> Outcome:
         return self.outcomes.get(probe, Outcome.MISSING)
 
-    def _leaders(self) -> dict[str, str]:
+    def _find_leaders(self) -> dict[str, str]:
         """Findings that say the same of all like devices, each with the one of the lowest device."""
-        alike: dict[tuple[object, ...], list[NamedFinding]] = {}
-        for named in self.sick.values():
-            if self.devices.like(named.finding.subject):
-                alike.setdefault(_outcome_of(named), []).append(named)
+        groups: dict[tuple[object, ...], list[NamedFinding]] = {}
+        for entry in self.sick.values():
+            if self.devices.like(entry.finding.subject):
+                groups.setdefault(_outcome_of(entry), []).append(entry)
         leaders: dict[str, str] = {}
-        for group in alike.values():
-            have = {self.devices.name(named.finding.subject) for named in group}
+        for group in groups.values():
+            have = {self.devices.name(entry.finding.subject) for entry in group}
             like = self.devices.like(group[0].finding.subject)
             if len(have) > 1 and like - have <= self._out_of_order(group[0].check):
-                first = min(group, key=lambda named: natural_key(self.devices.name(named.finding.subject)))
-                leaders |= {named.id: first.id for named in group}
+                first = min(group, key=lambda entry: natural_key(self.devices.name(entry.finding.subject)))
+                leaders |= {entry.id: first.id for entry in group}
         return leaders
 
     def _out_of_order(self, check: str) -> frozenset[str]:
         """Devices that another check finds broken: this one need not say the same of them."""
         failed = (n for n in self.sick.values() if n.check != check and n.finding.status is Status.FAIL)
-        return frozenset(self.devices.name(named.finding.subject) for named in failed)
+        return frozenset(self.devices.name(entry.finding.subject) for entry in failed)
 
     def unjudged(self, roots: Mapping[str, str]) -> dict[str, int]:
         """How many checks each cause left unjudged."""
@@ -228,26 +234,34 @@ class _Work:
             worst = result.worst
             cause = roots.get(identifier(result.check, worst.subject)) if worst.broken else None
             if worst.blind:
-                cause = self._blinding(result, worst, roots)
+                cause = self._blinding_cause(result, worst, roots)
             if cause is not None:
                 counts[cause] = counts.get(cause, 0) + 1
         return counts
 
-    def _blinding(self, result: Result, finding: Finding, roots: Mapping[str, str]) -> str | None:
+    def _blinding_cause(self, result: Result, finding: Finding, roots: Mapping[str, str]) -> str | None:
         """The cause for which something cannot be seen that could be seen on a healthy node."""
-        if finding.missing and self._outcome(finding.missing) is Outcome.MISSING:
-            return None  # nobody asked, or there is no such tool
-        for other in self._explaining(result.check, finding):
-            return roots[other.id]
+        if finding.missing and self._outcome_of_probe(finding.missing) is Outcome.MISSING:
+            return None  # it was not asked, or there is no such tool
+        for explainer in self._explaining_findings(result.check, finding):
+            return roots[explainer.id]
         check = self.checks.get(result.check)
         if check is None:
             return None
         wanted = {finding.missing} if finding.missing else probes_of(check, required=True)
-        asked = {probe for probe in wanted if self._outcome(probe) not in (Outcome.MISSING, Outcome.DENIED)}
-        for named in self.sick.values():
-            serious = named.finding.broken or named.finding.status is Status.FAIL
-            if serious and not named.finding.subject and any(self._speaks(named.check, p) for p in asked):
-                return roots[named.id]
+        probes = {
+            probe
+            for probe in wanted
+            if self._outcome_of_probe(probe) not in (Outcome.MISSING, Outcome.DENIED)
+        }
+        for entry in self.sick.values():
+            serious = entry.finding.broken or entry.finding.status is Status.FAIL
+            if (
+                serious
+                and not entry.finding.subject
+                and any(self._speaks_for(entry.check, p) for p in probes)
+            ):
+                return roots[entry.id]
         return None
 
     def causes(self, roots: Mapping[str, str], unjudged: Mapping[str, int]) -> tuple[Cause, ...]:
@@ -255,34 +269,34 @@ class _Work:
         members: dict[str, list[NamedFinding]] = {}
         for id, root in roots.items():
             members.setdefault(root, []).append(self.sick[id])
-        made = [
-            (self._severity(root, found), self._cause(root, found, unjudged.get(root, 0)))
-            for root, found in members.items()
+        ranked = [
+            (self._root_severity(root, group), self._build_cause(root, group, unjudged.get(root, 0)))
+            for root, group in members.items()
         ]
-        return tuple(cause for _, cause in sorted(made, key=lambda pair: _order(*pair)))
+        return tuple(cause for _, cause in sorted(ranked, key=lambda pair: _sort_key(*pair)))
 
-    def _severity(self, root: str, found: Sequence[NamedFinding]) -> int:
-        known = self.sick.get(root)
-        return known.finding.severity if known else max(named.finding.severity for named in found)
+    def _root_severity(self, root: str, group: Sequence[NamedFinding]) -> int:
+        head = self.sick.get(root)
+        return head.finding.severity if head else max(entry.finding.severity for entry in group)
 
-    def _cause(self, root: str, found: Sequence[NamedFinding], unjudged: int) -> Cause:
+    def _build_cause(self, root: str, group: Sequence[NamedFinding], unjudged: int) -> Cause:
         head = self.sick.get(root)
         shared: tuple[str, ...] = ()
-        explains = tuple(sorted((n.id for n in found if n.id != root), key=natural_key))
+        explains = tuple(sorted((n.id for n in group if n.id != root), key=natural_key))
         if head is None:
             probe = root.removeprefix(PROBE)
             word = {"stuck": "hangs", "timeout": "did not answer in time"}.get(
-                found[0].finding.reason or "", "failed"
+                group[0].finding.reason or "", "failed"
             )
-            finding, title = found[0].finding, f"probe {probe} {word}"
+            finding, title = group[0].finding, f"probe {probe} {word}"
         else:
             finding = head.finding
-            shared = tuple(n.finding.subject for n in found if self.leaders.get(n.id) == root)
+            shared = tuple(n.finding.subject for n in group if self.leaders.get(n.id) == root)
             title = headline(finding, len(shared))
         subjects = sorted(set(shared), key=natural_key) if shared else [finding.subject] if head else []
         owner, action = move_of(head.check if head else "", finding, shared=len(shared) > 1)
-        preview = all(named.finding.preview for named in found)
-        gate: Schedulable = "yes" if preview else self._schedulable([head] if head else found)
+        preview = all(entry.finding.preview for entry in group)
+        gate: Schedulable = "yes" if preview else self._may_schedule([head] if head else group)
         if gate == "yes" and action == "replace-node":
             action = "investigate"  # what keeps no job away replaces no node
         about = tuple(subject for subject in subjects if subject)
@@ -301,21 +315,21 @@ class _Work:
             preview=preview,
         )
 
-    def _schedulable(self, found: Sequence[NamedFinding]) -> Schedulable:
+    def _may_schedule(self, group: Sequence[NamedFinding]) -> Schedulable:
         """What the table says of the cause, or of all that a failed probe left unjudged."""
-        if any(n.finding.status is Status.FAIL and n.check in self.expected for n in found):
+        if any(n.finding.status is Status.FAIL and n.check in self.expected for n in group):
             return "no"
         return worst(
-            schedulable(n.id, n.finding.status, n.finding.fix.action if n.finding.fix else "") for n in found
+            schedulable(n.id, n.finding.status, n.finding.fix.action if n.finding.fix else "") for n in group
         )
 
 
-def _differ(other: NamedFinding, named: NamedFinding) -> bool:
+def _preview_differs(explainer: NamedFinding, entry: NamedFinding) -> bool:
     """Whether what counts would follow from what does not: a preview explains nothing but previews."""
-    return other.finding.preview and not named.finding.preview
+    return explainer.finding.preview and not entry.finding.preview
 
 
-def _order(severity: int, cause: Cause) -> tuple[object, ...]:
+def _sort_key(severity: int, cause: Cause) -> tuple[object, ...]:
     """Sorts causes: what counts, the most severe, what keeps jobs away, down and slow before odd.
 
     Jobs wait for what keeps them away, a slow device slows them, and a version that differs from the others'
@@ -333,17 +347,17 @@ def _order(severity: int, cause: Cause) -> tuple[object, ...]:
     )
 
 
-def _root(id: str, parents: Mapping[str, str]) -> str:
+def _chain_end(id: str, parents: Mapping[str, str]) -> str:
     """Where the chain ends; should declarations form a circle, at the first name in it by the alphabet."""
-    seen = [id]
-    while (id := parents.get(id, "")) and id not in seen:
-        seen.append(id)
-    return min(seen[seen.index(id) :]) if id else seen[-1]
+    chain = [id]
+    while (id := parents.get(id, "")) and id not in chain:
+        chain.append(id)
+    return min(chain[chain.index(id) :]) if id else chain[-1]
 
 
-def _outcome_of(named: NamedFinding) -> tuple[object, ...]:
+def _outcome_of(entry: NamedFinding) -> tuple[object, ...]:
     """What a finding says, without the numbers and names that differ from device to device."""
-    finding = named.finding
+    finding = entry.finding
     action = finding.fix.action if finding.fix else None
     kind = finding.subject.partition(":")[0]
-    return named.check, finding.status, finding.preview, finding.reason, action, kind, masked(finding.summary)
+    return entry.check, finding.status, finding.preview, finding.reason, action, kind, masked(finding.summary)

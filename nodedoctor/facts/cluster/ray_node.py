@@ -26,8 +26,8 @@ _GPU = regex(r"'GPU': (\d{1,9}(?:\.\d{1,9})?)\b")
 @probe("ray-session", timeout=6, lane=Lane.FS, after=("env",))
 def ray_session(options: Options, env: Observation) -> Command:
     """Resources of this Ray node and trouble in its logs, from the files of its session."""
-    known = Env.parse(env)
-    folder = (known.get("RAY_TMPDIR") if isinstance(known, Env) else None) or "/tmp"
+    environment = Env.parse(env)
+    folder = (environment.get("RAY_TMPDIR") if isinstance(environment, Env) else None) or "/tmp"
     where = folder if folder.rstrip("/").endswith("/ray") else f"{folder.rstrip('/')}/ray"
     return Command(child("cluster/ray_session", "--root", options.root, "--folder", where))
 
@@ -37,29 +37,29 @@ def ray_status(
     options: Options, processes: Observation, env: Observation, target: Observation, session: Observation
 ) -> Command | Observation:
     """What the running Ray cluster says of its nodes, resources and pending work."""
-    seen, known = Processes.parse(processes), Env.parse(env)
-    runs = isinstance(seen, Processes) and seen.ray and options.root == "/"
-    named = (known.get("RAY_ADDRESS") or "") if isinstance(known, Env) else ""
-    address = named if named not in ("", "auto", "local") else ""
+    running, environment = Processes.parse(processes), Env.parse(env)
+    runs = isinstance(running, Processes) and running.ray and options.root == "/"
+    setting = (environment.get("RAY_ADDRESS") or "") if isinstance(environment, Env) else ""
+    address = setting if setting not in ("", "auto", "local") else ""
     if not address and runs:
         address = text(document(session) or {}, "address")
     if not address or "://" in address:
-        return skipped("ray-status", NO_RAY if not named else f"{named} is not asked")
-    python = _python(target)
+        return skipped("ray-status", NO_RAY if not setting else f"{setting} is not asked")
+    python = _ray_interpreter(target)
     if not python:
         return skipped("ray-status", "no Python with Ray was found")
     return Command(child("cluster/ray_status", python, address))
 
 
-def _python(target: Observation) -> str:
+def _ray_interpreter(target: Observation) -> str:
     """The interpreter of the running Ray, else the target if Ray is installed in it."""
-    found = TargetPython.parse(target, Observation("", note="-"), Observation("", note="-"))
-    if not isinstance(found, TargetPython):
+    python = TargetPython.parse(target, Observation("", note="-"), Observation("", note="-"))
+    if not isinstance(python, TargetPython):
         return ""
-    running = [one for one in found.running if one.ray and not one.problem]
+    running = [process for process in python.running if process.ray and not process.problem]
     if running:
         return f"{running[0].prefix}/bin/python3"
-    return found.path if found.package("ray") else ""
+    return python.path if python.package("ray") else ""
 
 
 @record
@@ -76,7 +76,7 @@ class Trouble:
 @fact("ray-session")
 @record
 class RaySession:
-    """The latest session: what this node was started with, and its troubles. `gpus` None: not told."""
+    """The latest session: what this node was started with, and its troubles. `gpus` None: not known."""
 
     session: str
     node_id: str = ""
@@ -85,37 +85,37 @@ class RaySession:
     troubles: tuple[Trouble, ...] = ()
 
     @classmethod
-    def parse(cls, seen: Observation) -> RaySession | Unseen:
+    def parse(cls, observation: Observation) -> RaySession | Unseen:
         """Read the child's document; without a session there is nothing to see."""
-        told = document(seen)
-        if told is None or "session" not in told:
-            return Unseen.of(seen)
-        if not text(told, "session"):
-            why = next((one for one in part(told, "errors").values() if isinstance(one, str)), "ENOENT")
+        reply = document(observation)
+        if reply is None or "session" not in reply:
+            return Unseen.of(observation)
+        if not text(reply, "session"):
+            why = next((note for note in part(reply, "errors").values() if isinstance(note, str)), "ENOENT")
             if why == "ENOENT":
                 return Unseen.skip("no Ray session on this node")
-            return Unseen("denied", f"ray-session: {text(told, 'folder')}: {why}", "Run as the user of Ray.")
-        logs = part(told, "logs")
+            return Unseen("denied", f"ray-session: {text(reply, 'folder')}: {why}", "Run as the user of Ray.")
+        logs = part(reply, "logs")
         whole_logs = [name for name in logs if _is_whole(part(logs, name))]
-        if (not logs or len(whole_logs) < len(logs)) and not part(told, "errors"):
+        if (not logs or len(whole_logs) < len(logs)) and not part(reply, "errors"):
             unread(Unread("Ray's logs", "the answer has only a part of them", "ray.resources"))
-        state = text(told, "state")
+        state = text(reply, "state")
         node = re.search(r"^Node ID: (\w{1,80})", state, re.MULTILINE)
         resources = re.search(r"^InitialConfigResources: \{(.*)\}", state, re.MULTILINE)
-        listed = resources.group(1) if resources else ""
-        store = _amount("object_store_memory", listed)
+        amounts = resources.group(1) if resources else ""
+        store = _resource_amount("object_store_memory", amounts)
         return cls(
-            text(told, "session"),
+            text(reply, "session"),
             node.group(1) if node else "",
-            (_amount("GPU", listed) or 0.0) if resources else None,
+            (_resource_amount("GPU", amounts) or 0.0) if resources else None,
             round(store / 1024**3, 3) if store is not None else None,
-            tuple(_troubles(logs)),
+            tuple(_log_troubles(logs)),
         )
 
 
-def _amount(name: str, listed: str) -> float | None:
-    found = re.search(rf"(?:^|, ){name}: (\d{{1,20}}(?:\.\d{{1,20}})?(?:e\+?\d{{1,2}})?)", listed)
-    return float(found.group(1)) if found else None
+def _resource_amount(name: str, amounts: str) -> float | None:
+    match = re.search(rf"(?:^|, ){name}: (\d{{1,20}}(?:\.\d{{1,20}})?(?:e\+?\d{{1,2}})?)", amounts)
+    return float(match.group(1)) if match else None
 
 
 def _is_whole(log: Mapping[str, object]) -> bool:
@@ -123,7 +123,7 @@ def _is_whole(log: Mapping[str, object]) -> bool:
     return part(log, "counts").keys() == part(log, "lines").keys() != set()
 
 
-def _troubles(logs: Mapping[str, object]) -> Iterator[Trouble]:
+def _log_troubles(logs: Mapping[str, object]) -> Iterator[Trouble]:
     for name in logs:
         log = part(logs, name)
         for kind in part(log, "counts"):
@@ -165,35 +165,35 @@ class RayCluster:
     silent: str = ""
 
     @classmethod
-    def parse(cls, seen: Observation) -> RayCluster | Unseen:
+    def parse(cls, observation: Observation) -> RayCluster | Unseen:
         """Read the text; sections that are missing stay empty."""
-        if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING, Outcome.DENIED):
-            return Unseen.of(seen)
-        if "Node status" not in seen.text:
-            said = seen.note.strip() or seen.text.strip() or seen.outcome.value
-            return cls(silent=said.splitlines()[-1][-300:])
-        sections = dict(_sections(seen.text))
+        if observation.outcome in (Outcome.SKIPPED, Outcome.MISSING, Outcome.DENIED):
+            return Unseen.of(observation)
+        if "Node status" not in observation.text:
+            message = observation.note.strip() or observation.text.strip() or observation.outcome.value
+            return cls(silent=message.splitlines()[-1][-300:])
+        sections = dict(_split_sections(observation.text))
         used = sections.get("Total Usage") or sections.get("Usage", ())  # with -v, and without
         total = _AMOUNT.search("\n".join(used))
         nodes = {
-            name.removeprefix("Node: ").partition(" ")[0]: float(found.group(2)) if found else 0.0
+            name.removeprefix("Node: ").partition(" ")[0]: float(match.group(2)) if match else 0.0
             for name, lines in sections.items()
             if name.startswith("Node: ")
-            for found in [_AMOUNT.search("\n".join(lines))]
+            for match in [_AMOUNT.search("\n".join(lines))]
         }
         waiting = sum((sections.get(f"{kind}Demands", ()) for kind in ("Pending ", "Total ", "")), ())
         failed = (line.strip() for line in sections.get("Recent failures", ()))
         return cls(
-            sum(_leading(line) for name in _ALIVE for line in sections.get(name, ())) or len(nodes),
+            sum(_leading_number(line) for name in _ALIVE for line in sections.get(name, ())) or len(nodes),
             float(total.group(2)) if total else 0.0 if used else None,
             float(total.group(1)) if total else None,
             nodes,
-            tuple(_demand(line) for line in waiting if _DEMAND.match(line)),
+            tuple(_parse_demand(line) for line in waiting if _DEMAND.match(line)),
             tuple(line for line in failed if line and not line.startswith("(no")),
         )
 
 
-def _sections(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _split_sections(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Headings end with a colon or begin with Node; the lines below them are indented."""
     heading, lines = "", list[str]()
     for line in text.splitlines():
@@ -208,16 +208,16 @@ def _sections(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield heading, tuple(lines)
 
 
-def _leading(line: str) -> int:
-    found = re.match(r"\s*(\d{1,6}) ", line)
-    return int(found.group(1)) if found else 0
+def _leading_number(line: str) -> int:
+    match = re.match(r"\s*(\d{1,6}) ", line)
+    return int(match.group(1)) if match else 0
 
 
-def _demand(line: str) -> Demand:
-    found = _DEMAND.match(line)
-    if found is None:
+def _parse_demand(line: str) -> Demand:
+    match = _DEMAND.match(line)
+    if match is None:
         return Demand(line.strip())
-    gpus = _GPU.search(found.group(1))
+    gpus = _GPU.search(match.group(1))
     return Demand(
-        line.strip(), float(gpus.group(1)) if gpus else 0.0, int(found.group(2) or 1), found.group(3) or ""
+        line.strip(), float(gpus.group(1)) if gpus else 0.0, int(match.group(2) or 1), match.group(3) or ""
     )

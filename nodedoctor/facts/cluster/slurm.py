@@ -23,7 +23,7 @@ def slurm_node(options: Options) -> Command | Observation:
 @fact("slurm-node")
 @record
 class SlurmNode:
-    """`gpus` are those configured (GRES), `allocated` those given to jobs; None where it was not told.
+    """`gpus` are those configured (GRES), `allocated` those given to jobs; None where Slurm does not say.
 
     `states` are its words: IDLE MIXED ALLOCATED DRAIN DOWN ...; `reason` why it was drained.
     """
@@ -36,21 +36,21 @@ class SlurmNode:
     reason: str = ""
 
     @classmethod
-    def parse(cls, seen: Observation) -> SlurmNode | Unseen:
+    def parse(cls, observation: Observation) -> SlurmNode | Unseen:
         """Read the one line of `scontrol -o show node`; without Slurm there is nothing to see."""
-        if seen.answered and seen.rc == 127:
+        if observation.answered and observation.rc == 127:
             return Unseen.skip(NO_SLURM)
-        name = re.search(r"\bNodeName=(\S+)", seen.text)
-        if not seen.answered or name is None:
-            return Unseen.of(seen, "See whether slurmctld answers: scontrol ping.")
-        state, gres = _value("State", seen.text), _value("Gres", seen.text)
-        reason = re.search(r"\bReason=(.*)", seen.text)
-        given = _value("AllocTRES", seen.text)
+        name = re.search(r"\bNodeName=(\S+)", observation.text)
+        if not observation.answered or name is None:
+            return Unseen.of(observation, "See whether slurmctld answers: scontrol ping.")
+        state, gres = _field_value("State", observation.text), _field_value("Gres", observation.text)
+        reason = re.search(r"\bReason=(.*)", observation.text)
+        resources = _field_value("AllocTRES", observation.text)
         return cls(
             name.group(1),
             tuple(word.rstrip("*~#!%$@^-") for word in state.split("+")) if state else (),
-            _gpus(gres),
-            _tres(given) if "AllocTRES=" in seen.text else None,
+            _gres_gpus(gres),
+            _tres_gpus(resources) if "AllocTRES=" in observation.text else None,
             gres,
             re.sub(r" \[[^\[\]]*\]$", "", reason.group(1).rstrip()).strip() if reason else "",
         )
@@ -61,18 +61,18 @@ class SlurmNode:
         return "IDLE" in self.states and not self.allocated
 
 
-def _value(key: str, text: str) -> str:
-    found = re.search(rf"(?:^|\s){key}=(\S*)", text)
-    return found.group(1) if found else ""
+def _field_value(key: str, text: str) -> str:
+    match = re.search(rf"(?:^|\s){key}=(\S*)", text)
+    return match.group(1) if match else ""
 
 
-def _gpus(gres: str) -> int | None:
+def _gres_gpus(gres: str) -> int | None:
     """Of `gpu:h100:8(S:0-1),gpu:a100:2,nic:1` ten; None where GRES names no GPU at all (`(null)`)."""
     counts = re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d{1,4})(?=[(,]|$)", gres)
     return sum(map(int, counts)) if counts else 0 if gres else None
 
 
-def _tres(given: str) -> int:
+def _tres_gpus(resources: str) -> int:
     """Of `cpu=96,gres/gpu=4,gres/gpu:h100=4` four."""
-    found = re.search(r"(?:^|,)gres/gpu=(\d{1,6})", given)
-    return int(found.group(1)) if found else 0
+    match = re.search(r"(?:^|,)gres/gpu=(\d{1,6})", resources)
+    return int(match.group(1)) if match else 0

@@ -41,7 +41,7 @@ class DriverAnswer:
 class DriverAnswers:
     """What became of every question put to the driver; a hang or a crash is an answer, too.
 
-    `tripped` is the engine's note when another probe got stuck in the driver first, so that nobody asked.
+    `tripped` is the engine's note when another probe got stuck in the driver first, so none was asked.
     """
 
     answers: tuple[DriverAnswer, ...]
@@ -61,29 +61,33 @@ class DriverAnswers:
     ) -> DriverAnswers | Unseen:
         """Join each observation with what was read of it; unseen only where nothing was asked."""
         pairs = ((nvml, nvml_reading), (xml, xml_reading), (q, q_reading), (table, table_reading))
-        asked = [pair for pair in pairs if pair[0].outcome not in _NOT_ASKED and not exhausted_in(pair[0])]
-        answers = tuple(_answer(seen, reading) for seen, reading in asked)
-        tripped = next((seen.note for seen, _ in pairs if _LANE_TRIPPED in seen.note), "")
+        replies = [pair for pair in pairs if pair[0].outcome not in _NOT_ASKED and not exhausted_in(pair[0])]
+        answers = tuple(_driver_answer(observation, reading) for observation, reading in replies)
+        tripped = next(
+            (observation.note for observation, _ in pairs if _LANE_TRIPPED in observation.note), ""
+        )
         return cls(answers, tripped) if answers or tripped else Unseen.of(nvml)
 
 
-def _answer(seen: Observation, found: NvmlReading | SmiXml | SmiQ | SmiTable | Unseen) -> DriverAnswer:
-    if isinstance(found, Unseen):
+def _driver_answer(
+    observation: Observation, fact: NvmlReading | SmiXml | SmiQ | SmiTable | Unseen
+) -> DriverAnswer:
+    if isinstance(fact, Unseen):
         return DriverAnswer(
-            seen.probe,
-            seen.outcome.value,
-            seen.seconds or None,
-            seen.note,
-            unseen=found.note,
-            reason=found.reason,
+            observation.probe,
+            observation.outcome.value,
+            observation.seconds or None,
+            observation.note,
+            unseen=fact.note,
+            reason=fact.reason,
         )
-    reading: GpuReading = found.gpus
+    reading: GpuReading = fact.gpus
     return DriverAnswer(
-        probe=seen.probe,
-        outcome=seen.outcome.value,
+        probe=observation.probe,
+        outcome=observation.outcome.value,
         # A child that stays open to keep the driver awake says itself when it had its answer.
-        seconds=reading.seconds or seen.seconds or None,
-        note=seen.note,
+        seconds=reading.seconds or observation.seconds or None,
+        note=observation.note,
         gpus=len(reading.gpus),
         driver_version=reading.driver_version,
         init_error=reading.init_error,

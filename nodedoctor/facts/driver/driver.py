@@ -115,7 +115,7 @@ class DriverGpu:
 class Driver:
     """The kernel module and the files around it.
 
-    `loaded` is None when it cannot be told. `modules` maps a loaded module of NVIDIA or a rival to its state
+    `loaded` is None when not known. `modules` maps a loaded module of NVIDIA or a rival to its state
     (Live, Loading, Unloading), None when the list could not be read. `platform` marks drivers of another
     kind. `peer_memory` are the names under which modules serve adapters that reach GPU memory (nv_mem).
     `errors` says why a file could not be read (TIMEOUT: the driver holds a lock).
@@ -137,29 +137,29 @@ class Driver:
 
     @classmethod
     @once
-    def parse(cls, seen: Observation) -> Driver | Unseen:
+    def parse(cls, observation: Observation) -> Driver | Unseen:
         """Read the child's document; what is not there stays None or empty."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         line = (files.text(f"{PROC}/version") or "").partition("\n")[0]
-        found = _VERSION.search(line)
-        modules = _modules(files.text("/proc/modules"))
+        match = _VERSION.search(line)
+        modules = _module_states(files.text("/proc/modules"))
         return cls(
-            loaded=_loaded(files, modules),
-            version=found[1] if found else shapes.version(files.text("/sys/module/nvidia/version")) or None,
-            kind=_kind(line),
+            loaded=_is_loaded(files, modules),
+            version=match[1] if match else shapes.version(files.text("/sys/module/nvidia/version")) or None,
+            kind=_module_kind(line),
             version_text=line,
             modules=modules,
-            gpus=_gpus(files),
-            nodes=_nodes(files),
-            libraries=_libraries(files),
-            params=_params(files.text(f"{PROC}/params") or ""),
+            gpus=_driver_gpus(files),
+            nodes=_device_nodes(files),
+            libraries=_driver_libraries(files),
+            params=_module_params(files.text(f"{PROC}/params") or ""),
             platform="wsl2" if _WSL in files.stats else "tegra" if _TEGRA in files.stats else None,
             peer_memory=tuple(
                 sorted(path.split("/")[-2] for path in files.stats if path.startswith(f"{_PEER_MEMORY}/"))
             ),
-            unattended_upgrades=_unattended(files),
+            unattended_upgrades=_upgrades_unattended(files),
             errors={path: error for path, error in files.errors.items() if error not in _USUAL},
         )
 
@@ -174,8 +174,8 @@ class Driver:
 
     def versions(self, library: str) -> tuple[str, ...]:
         """The different versions of a library on disk, those without a version in their name left out."""
-        found = {lib.version: None for lib in self.libraries if lib.name == library and lib.version}
-        return tuple(version for version in found if version)
+        versions = {lib.version: None for lib in self.libraries if lib.name == library and lib.version}
+        return tuple(version for version in versions if version)
 
 
 def module_version() -> Evidence:
@@ -188,7 +188,7 @@ def module_line(name: str) -> Evidence:
     return quoted_like("driver-files", rf"^{re.escape(name)} .*", 'files["/proc/modules"]')
 
 
-def _loaded(files: Files, modules: Mapping[str, str] | None) -> bool | None:
+def _is_loaded(files: Files, modules: Mapping[str, str] | None) -> bool | None:
     """Whether nvidia.ko is loaded. /proc/driver and /proc/modules are the host's, also inside a container."""
     if files.text(f"{PROC}/version") or files.text("/sys/module/nvidia/version"):
         return True
@@ -197,13 +197,13 @@ def _loaded(files: Files, modules: Mapping[str, str] | None) -> bool | None:
     return False if files.error(f"{PROC}/version") == "ENOENT" else None
 
 
-def _kind(line: str) -> Literal["open", "proprietary"] | None:
+def _module_kind(line: str) -> Literal["open", "proprietary"] | None:
     if "Kernel Module" not in line:
         return None
     return "open" if "Open Kernel Module" in line else "proprietary"
 
 
-def _modules(text: str | None) -> dict[str, str] | None:
+def _module_states(text: str | None) -> dict[str, str] | None:
     """Name and state of the modules that matter here, from /proc/modules."""
     if text is None:
         return None
@@ -211,22 +211,22 @@ def _modules(text: str | None) -> dict[str, str] | None:
     return {row[0]: row[4] for row in rows if len(row) > 4 and row[0] in (*MODULES, *RIVALS)}
 
 
-def _gpus(files: Files) -> tuple[DriverGpu, ...]:
+def _driver_gpus(files: Files) -> tuple[DriverGpu, ...]:
     return tuple(
-        _gpu(address, files.text(f"{PROC}/gpus/{address}/information") or "")
+        _driver_gpu(address, files.text(f"{PROC}/gpus/{address}/information") or "")
         for address in files.children(f"{PROC}/gpus")
         if re.fullmatch(r"[0-9a-fA-F:.]+", address)
     )
 
 
-def _gpu(address: str, text: str) -> DriverGpu:
-    said = assignments(text)
+def _driver_gpu(address: str, text: str) -> DriverGpu:
+    fields = assignments(text)
     return DriverGpu(
         bus_id=bdf(address),
-        minor=whole_number(said.get("Device Minor")),
-        uuid=_is_read(said.get("GPU UUID")),
-        model=_is_read(said.get("Model")),
-        excluded="Yes" in (said.get("GPU Excluded"), said.get("Blacklisted")),
+        minor=whole_number(fields.get("Device Minor")),
+        uuid=_is_read(fields.get("GPU UUID")),
+        model=_is_read(fields.get("Model")),
+        excluded="Yes" in (fields.get("GPU Excluded"), fields.get("Blacklisted")),
     )
 
 
@@ -235,14 +235,14 @@ def _is_read(value: str | None) -> str | None:
     return None if not value or "?" in value or value == "Unknown" else value
 
 
-def _nodes(files: Files) -> tuple[DeviceNode, ...]:
+def _device_nodes(files: Files) -> tuple[DeviceNode, ...]:
     paths = sorted(path for path in files.stats if path.startswith("/dev/nvidia"))
-    return tuple(_node(path, files.stats[path]) for path in paths)
+    return tuple(_device_node(path, files.stats[path]) for path in paths)
 
 
-def _node(path: str, told: Mapping[str, object]) -> DeviceNode:
-    mode = str(told.get("mode", ""))
-    access = told.get("access")
+def _device_node(path: str, stat: Mapping[str, object]) -> DeviceNode:
+    mode = str(stat.get("mode", ""))
+    access = stat.get("access")
     if not isinstance(access, str):
         return DeviceNode(path, mode, None, None)
     if access == "rw":
@@ -250,13 +250,13 @@ def _node(path: str, told: Mapping[str, object]) -> DeviceNode:
     return DeviceNode(path, mode, access, "cgroup" if mode[-1:] in ("6", "7") else "mode")
 
 
-def _libraries(files: Files) -> tuple[DriverLibrary, ...]:
+def _driver_libraries(files: Files) -> tuple[DriverLibrary, ...]:
     """Every folder's copy of every library, once; Debian's /usr/lib64 may be another name of a folder."""
-    found = (_library(files, folder, name) for folder in LIBRARY_DIRS for name in LIBRARIES)
-    return tuple(library for library in found if library)
+    libraries = (_driver_library(files, folder, name) for folder in LIBRARY_DIRS for name in LIBRARIES)
+    return tuple(library for library in libraries if library)
 
 
-def _library(files: Files, folder: str, name: str) -> DriverLibrary | None:
+def _driver_library(files: Files, folder: str, name: str) -> DriverLibrary | None:
     path = f"{folder}/{name}"
     target = files.link(path)
     if target is None and path not in files.stats:
@@ -265,13 +265,13 @@ def _library(files: Files, folder: str, name: str) -> DriverLibrary | None:
     return DriverLibrary(name, folder, version[1] if version else None)
 
 
-def _params(text: str) -> dict[str, str]:
+def _module_params(text: str) -> dict[str, str]:
     """The module parameters that change what people see: firmware, device files, hidden GPUs."""
-    kept = ("EnableGpuFirmware", "ModifyDeviceFiles", "DeviceFileMode", "ExcludedGpus")
-    return {key: value.strip('"') for key, value in assignments(text).items() if key in kept}
+    names = ("EnableGpuFirmware", "ModifyDeviceFiles", "DeviceFileMode", "ExcludedGpus")
+    return {key: value.strip('"') for key, value in assignments(text).items() if key in names}
 
 
-def _unattended(files: Files) -> bool | None:
+def _upgrades_unattended(files: Files) -> bool | None:
     """Whether apt upgrades packages by itself; None where that is not configured, or not Debian."""
     text = files.text(_AUTO_UPGRADES)
     if text is None:

@@ -1,6 +1,6 @@
 """Whether this node has anything to do with NVIDIA: decides between "broken" and "not applicable".
 
-Everything is told by files, so a node without NVIDIA hardware never loads NVIDIA's library.
+Only files are read, so a node without NVIDIA hardware never loads NVIDIA's library.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ NONE_HERE = "no NVIDIA hardware on the PCI bus, no NVIDIA device node, no NVIDIA
 
 def signs(pci: Pci | Unseen | None, driver: Driver | Unseen | None) -> tuple[str, ...]:
     """What speaks for NVIDIA hardware here, the strongest first; empty when nothing does."""
-    found: list[str] = []
+    texts: list[str] = []
     if isinstance(pci, Pci):
-        found += [f"GPU {gpu.address} on the PCI bus" for gpu in pci.gpus]
-        found += [f"NVSwitch {switch.address} on the PCI bus" for switch in pci.nvswitches]
+        texts += [f"GPU {gpu.address} on the PCI bus" for gpu in pci.gpus]
+        texts += [f"NVSwitch {switch.address} on the PCI bus" for switch in pci.nvswitches]
     if isinstance(driver, Driver):
-        found += [f"{driver.platform} platform"] if driver.platform else []
-        found += ["kernel module nvidia loaded"] if driver.loaded else []
-        found += [node.path for node in driver.nodes]
-    return tuple(found)
+        texts += [f"{driver.platform} platform"] if driver.platform else []
+        texts += ["kernel module nvidia loaded"] if driver.loaded else []
+        texts += [node.path for node in driver.nodes]
+    return tuple(texts)
 
 
 def looked(pci: Pci | Unseen | None, driver: Driver | Unseen | None) -> bool:

@@ -76,19 +76,21 @@ class DriverPackages:
     packages: tuple[DriverPackage, ...]
 
     @classmethod
-    def parse(cls, seen: Observation) -> DriverPackages | Unseen:
+    def parse(cls, observation: Observation) -> DriverPackages | Unseen:
         """Read lines of state, name and version; dpkg-query ends with 1 when a pattern matches nothing."""
-        return cls(tuple(_packages(seen.text))) if seen.answered else Unseen.of(seen)
+        return (
+            cls(tuple(_parse_packages(observation.text))) if observation.answered else Unseen.of(observation)
+        )
 
     def drivers(self) -> tuple[str, ...]:
         """The different driver versions among the packages, in their order."""
         return tuple(dict.fromkeys(package.driver for package in self.packages if package.driver))
 
 
-def _packages(text: str) -> Iterator[DriverPackage]:
+def _parse_packages(text: str) -> Iterator[DriverPackage]:
     for line in text.splitlines():
         state, _, rest = line.partition("\t")
         name, _, version = (part.strip() for part in rest.partition("\t"))
         if shapes.package_name(name) and shapes.version(version) and state[1:2] == "i":
-            found = _DRIVER.search(version)
-            yield DriverPackage(name, version, found[1] if found else None, held=state[:1] == "h")
+            match = _DRIVER.search(version)
+            yield DriverPackage(name, version, match[1] if match else None, held=state[:1] == "h")

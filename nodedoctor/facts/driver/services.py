@@ -84,15 +84,17 @@ class Services:
     units: tuple[Service, ...]
 
     @classmethod
-    def parse(cls, seen: Observation) -> Services | Unseen:
+    def parse(cls, observation: Observation) -> Services | Unseen:
         """Read the blocks of `systemctl show`; a container without systemd cannot see the host's services."""
-        units = tuple(_units(seen.text)) if seen.answered else ()
+        units = tuple(_parse_units(observation.text)) if observation.answered else ()
         if units:
             return cls(units)
-        said = f"{seen.text}\n{seen.note}"
-        if any(words in said for words in _NOT_BOOTED):
-            return Unseen("not-visible-here", "services: systemd does not run here", WAY_OUT, seen.probe)
-        return Unseen.of(seen, WAY_OUT)
+        message = f"{observation.text}\n{observation.note}"
+        if any(words in message for words in _NOT_BOOTED):
+            return Unseen(
+                "not-visible-here", "services: systemd does not run here", WAY_OUT, observation.probe
+            )
+        return Unseen.of(observation, WAY_OUT)
 
     def reported(self, name: str) -> bool:
         """Whether systemd answered for this unit, if only that there is none; a cut answer does not."""
@@ -100,20 +102,20 @@ class Services:
 
     def get(self, name: str) -> Service | None:
         """The unit of a name, None when it is not installed or was not asked for."""
-        found = (unit for unit in self.units if unit.name == name and unit.installed)
-        return next(found, None)
+        units = (unit for unit in self.units if unit.name == name and unit.installed)
+        return next(units, None)
 
 
-def _units(text: str) -> Iterator[Service]:
+def _parse_units(text: str) -> Iterator[Service]:
     for block in text.split("\n\n"):
-        said = assignments(block, "=")
-        name, loaded, active = said.get("Id", ""), said.get("LoadState", ""), said.get("ActiveState", "")
+        unit = assignments(block, "=")
+        name, loaded, active = unit.get("Id", ""), unit.get("LoadState", ""), unit.get("ActiveState", "")
         if name and loaded and active:
             yield Service(
                 name.removesuffix(".service"),
                 loaded,
                 active,
-                said.get("SubState", ""),
-                said.get("UnitFileState", ""),
-                said.get("Result", ""),
+                unit.get("SubState", ""),
+                unit.get("UnitFileState", ""),
+                unit.get("Result", ""),
             )

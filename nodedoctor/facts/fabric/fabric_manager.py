@@ -39,13 +39,13 @@ class FabricManager:
         return {"version": self.version, "said_by": self.said_by}
 
     @classmethod
-    def parse(cls, seen: Observation, packages: DriverPackages | Unseen) -> FabricManager | Unseen:
+    def parse(cls, observation: Observation, packages: DriverPackages | Unseen) -> FabricManager | Unseen:
         """What the program says, else what the package is."""
-        found = _VERSION.search(f"{seen.text}\n{seen.note}") if seen.answered else None
-        if found:
-            return cls(found[1], NAME, (quoted_like(NAME, rf".*{re.escape(found[1])}.*"),))
-        listed = packages.packages if isinstance(packages, DriverPackages) else ()
-        for package in listed:
+        match = _VERSION.search(f"{observation.text}\n{observation.note}") if observation.answered else None
+        if match:
+            return cls(match[1], NAME, (quoted_like(NAME, rf".*{re.escape(match[1])}.*"),))
+        installed = packages.packages if isinstance(packages, DriverPackages) else ()
+        for package in installed:
             if package.name.startswith("nvidia-fabric") and package.driver:
                 return cls(
                     package.driver, f"driver-packages: {package.name} {package.version}", (package.said,)

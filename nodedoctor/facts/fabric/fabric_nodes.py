@@ -24,14 +24,14 @@ class FabricNodes:
     channels: tuple[str, ...] | None = None
 
     @classmethod
-    def parse(cls, seen: Observation) -> FabricNodes | Unseen:
+    def parse(cls, observation: Observation) -> FabricNodes | Unseen:
         """Read what the machine's files tell of them."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         there = True if MANAGEMENT in files.stats else None
-        listed = files.children(CHANNELS)
+        channels = files.children(CHANNELS)
         return cls(
             False if files.error(MANAGEMENT) == "ENOENT" else there,
-            tuple(listed) if listed or files.error(CHANNELS) == "ENOENT" else None,
+            tuple(channels) if channels or files.error(CHANNELS) == "ENOENT" else None,
         )

@@ -59,23 +59,23 @@ class ImexNode:
         return quoted_like(NAME, rf"^[ \t]*Node #{self.number}\s.*")
 
 
-def _not_asked(seen: Observation, board: Board | Unseen, services: Services | Unseen) -> Unseen | None:
-    """Why nobody had to ask; older recordings have no answer of this tool, but the board and the services."""
+def _not_asked(observation: Observation, board: Board | Unseen, services: Services | Unseen) -> Unseen | None:
+    """Why it was not asked; older recordings have no answer of this tool, but the board and the services."""
     unit = services.get(UNIT) if isinstance(services, Services) else None
     model = board.known_model if isinstance(board, Board) else None
     if model is not None and not _may_have_domain(model):
         return Unseen.skip(_NO_DOMAIN)
     if isinstance(services, Services) and not (unit and unit.running):
         return Unseen.skip(_NOT_RUNNING)
-    return Unseen.skip(seen.note) if seen.note in (_NO_DOMAIN, _NOT_RUNNING) else None
+    return Unseen.skip(observation.note) if observation.note in (_NO_DOMAIN, _NOT_RUNNING) else None
 
 
 @fact(NAME, Board, Services)
 @record
 class ImexDomain:
-    """The state of the domain (UP, DEGRADED, DOWN; None not told), its trays, and marks between them.
+    """The state of the domain (UP, DEGRADED, DOWN; None not known), its trays, and marks between them.
 
-    `marks` are the letters that stand in the table of connections: C is connected, !V! another version, !M!
+    `marks` are the letters in the table of connections: C is connected, !V! another version, !M!
     another list of trays.
     """
 
@@ -85,20 +85,22 @@ class ImexDomain:
 
     @classmethod
     def parse(
-        cls, seen: Observation, board: Board | Unseen, services: Services | Unseen
+        cls, observation: Observation, board: Board | Unseen, services: Services | Unseen
     ) -> ImexDomain | Unseen:
         """Read the text; without any tray it is none. Skipped where the node has no domain."""
-        if not seen.answered:
-            return _not_asked(seen, board, services) or Unseen.of(seen)
+        if not observation.answered:
+            return _not_asked(observation, board, services) or Unseen.of(observation)
         nodes = {
-            int(found["number"]): ImexNode(
-                int(found["number"]), found["host"], found["status"], found["version"]
+            int(match["number"]): ImexNode(
+                int(match["number"]), match["host"], match["status"], match["version"]
             )
-            for found in _NODE.finditer(seen.text)
+            for match in _NODE.finditer(observation.text)
         }
         if not nodes:
-            return Unseen.of(seen)
-        state = _STATE.search(seen.text)
-        marks = dict.fromkeys(mark for row in _ROW.finditer(seen.text) for mark in row["marks"].split())
+            return Unseen.of(observation)
+        state = _STATE.search(observation.text)
+        marks = dict.fromkeys(
+            mark for row in _ROW.finditer(observation.text) for mark in row["marks"].split()
+        )
         trays = tuple(nodes[number] for number in sorted(nodes))
         return cls(state["state"] if state else None, trays, tuple(marks))

@@ -35,27 +35,27 @@ class Board:
     def parse(cls, gpus: Gpus | Unseen, pci: Pci | Unseen, machine: Machine | Unseen) -> Board | Unseen:
         """Take the driver's names, else the ids on the bus; unseen when there are neither."""
         bus = pci.gpus if isinstance(pci, Pci) else ()
-        listed = gpus.answering if isinstance(gpus, Gpus) else ()
-        if not listed and not bus:
-            unseen = next((one for one in (pci, gpus) if isinstance(one, Unseen) and one.applies), None)
+        shown = gpus.answering if isinstance(gpus, Gpus) else ()
+        if not shown and not bus:
+            unseen = next((fact for fact in (pci, gpus) if isinstance(fact, Unseen) and fact.applies), None)
             return unseen or Unseen.skip("there is no GPU")
-        found = [gpu_model(gpu.name or "", gpu.pci_device_id or "") for gpu in listed]
-        found = found or [gpu_model("", device.pci_id) for device in bus]
-        names = Counter(model.name if model else "" for model in found)
-        common = found[0] if len(names) == 1 else None
+        models = [gpu_model(gpu.name or "", gpu.pci_device_id or "") for gpu in shown]
+        models = models or [gpu_model("", device.pci_id) for device in bus]
+        names = Counter(model.name if model else "" for model in models)
+        common = models[0] if len(names) == 1 else None
         switches = len(pci.nvswitches) if isinstance(pci, Pci) else 0
-        count = len(bus) or len(listed)
+        count = len(bus) or len(shown)
         board = platform(common, count, switches) if common else None
         readable = isinstance(pci, Pci) and not pci.incomplete
-        told = machine if isinstance(machine, Machine) else None
+        known_machine = machine if isinstance(machine, Machine) else None
         return cls(
             model=common.name if common else None,
             platform=board.name if board else None,
-            shown=len(listed),
+            shown=len(shown),
             on_bus=len(bus) if readable else None,
             nvswitches=switches if readable or switches else None,
-            virtual=None if told is None or told.form is None else told.virtual,
-            arch=told.arch if told else None,
+            virtual=None if known_machine is None or known_machine.form is None else known_machine.virtual,
+            arch=known_machine.arch if known_machine else None,
         )
 
     @property
@@ -85,7 +85,7 @@ class Board:
 
     @property
     def fabric(self) -> bool | None:
-        """Whether a fabric manager must run on this host; None when that cannot be told from here.
+        """Whether a fabric manager must run on this host; None when that cannot be seen from here.
 
         Switches on the bus decide. Without them it is a board that hides them (B200), a part of a board in a
         virtual machine, or a board without any.

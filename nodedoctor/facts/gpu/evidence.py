@@ -1,4 +1,4 @@
-"""Where the values of GPUs stand in what the probes printed, so that a finding can show what it rests on.
+"""Where the values of GPUs are in what the probes printed, so that a finding can show what it rests on.
 
 The tables that read NVML's answers and nvidia-smi's sections into `Gpu` are the same that lead back.
 """
@@ -28,8 +28,8 @@ def values(source: str, gpu: Gpu, *names: str) -> list[Evidence]:
     """The values of these fields of a GPU as the source gave them, or the error in a value's place."""
     if source == TABLE:
         return [Evidence(source, gpu.printed)]
-    known = [name for name in names if getattr(gpu, name) is not None or name in gpu.errors]
-    return [one for name in known for one in _value(source, gpu, name)]
+    known_names = [name for name in names if getattr(gpu, name) is not None or name in gpu.errors]
+    return [evidence for name in known_names for evidence in _field_evidence(source, gpu, name)]
 
 
 def identity_evidence(source: str, gpu: Gpu) -> list[Evidence]:
@@ -43,7 +43,7 @@ def clock_seconds(source: str, gpu: Gpu, reason: str) -> list[Evidence]:
     """How long a reason has held the clocks down since the driver was loaded, as the source counts it."""
     if source == NVML:
         return [reading(source, f"gpus[index={gpu.index}].values.{reason}_ns")]
-    here = f"{_section(gpu)}.clocks_event_reasons_counters"
+    here = f"{_section_path(gpu)}.clocks_event_reasons_counters"
     first, *others = (f"{here}.{name}" for name in (f"clocks_event_reasons_counters_{reason}", reason))
     return [reading(source, first, *others)]
 
@@ -76,18 +76,18 @@ def init_evidence(source: str, error: InitError) -> Evidence:
     return reading(source, "init.text", "init.error") if source == NVML else Evidence(source, error.text)
 
 
-def lost_evidence(source: str, gone: LostGpu) -> list[Evidence]:
-    """What stands in the place of a GPU that cannot be read."""
-    if source == NVML and gone.index is not None:
-        entry = f"gpus[index={gone.index}]"
-        named = gone.text.partition(": ")[0]
-        return [reading(source, f"{entry}.error", f"{entry}.errors.{named}", "system.values.count")]
-    return [Evidence(source, gone.text)] if gone.text else []
+def lost_evidence(source: str, lost_gpu: LostGpu) -> list[Evidence]:
+    """What is in the place of a GPU that cannot be read."""
+    if source == NVML and lost_gpu.index is not None:
+        entry = f"gpus[index={lost_gpu.index}]"
+        call = lost_gpu.text.partition(": ")[0]
+        return [reading(source, f"{entry}.error", f"{entry}.errors.{call}", "system.values.count")]
+    return [Evidence(source, lost_gpu.text)] if lost_gpu.text else []
 
 
 def values_failed(source: str, gpu: Gpu, error: str) -> list[Evidence]:
-    """The first few values of a GPU in whose place an error stands."""
-    return values(source, gpu, *[name for name, told in gpu.errors.items() if told == error][:6])
+    """The first few values of a GPU that have this error in their place."""
+    return values(source, gpu, *[name for name, reason in gpu.errors.items() if reason == error][:6])
 
 
 def process_said(source: str, gpu: Gpu, process: GpuProcess) -> list[Evidence]:
@@ -106,18 +106,18 @@ def slow_call(source: str, call: SlowCall) -> Evidence:
 
 def peer_evidence(source: str, pair: tuple[int, int], kind: str) -> list[Evidence]:
     """What was said of one GPU's access to another: NVML's number, or the row of the matrix."""
-    one, other = pair
+    index, peer = pair
     if source == NVML:
-        return [reading(source, f"peers[index={one}&peer={other}].values.{kind}")]
-    return [quoted_like(source, rf"^[ \t]*(GPU{one}[ \t]+(?!GPU).*\S)")]
+        return [reading(source, f"peers[index={index}&peer={peer}].values.{kind}")]
+    return [quoted_like(source, rf"^[ \t]*(GPU{index}[ \t]+(?!GPU).*\S)")]
 
 
 def _link_line(source: str, index: int, link: int, names: tuple[str, ...]) -> Evidence:
     """The line of `nvidia-smi nvlink` about a link, below its GPU; of a counter, the one of its label."""
     label = "|".join(text for text, name in COUNTERS.items() if name in names)
-    said = f"(?i:{label}): " if label else ""
+    prefix = f"(?i:{label}): " if label else ""
     return quoted_like(
-        source, rf"^[ \t]*GPU {index}:.*\n(?:(?![ \t]*GPU \d).*\n)*?([ \t]*Link {link}: {said}.*)"
+        source, rf"^[ \t]*GPU {index}:.*\n(?:(?![ \t]*GPU \d).*\n)*?([ \t]*Link {link}: {prefix}.*)"
     )
 
 
@@ -127,9 +127,9 @@ def growth_evidence(index: int, name: str, link: int | None = None) -> list[Evid
     return [reading(GROWTH, f"[{sample}].{where}.values.{name}") for sample in ("0", "-1")]
 
 
-def _value(source: str, gpu: Gpu, name: str) -> Iterator[Evidence]:
+def _field_evidence(source: str, gpu: Gpu, name: str) -> Iterator[Evidence]:
     if name == "clock_event_reasons" and source != NVML:
-        yield from (_reason(source, gpu, reason) for reason in gpu.clock_event_reasons or ())
+        yield from (_reason_evidence(source, gpu, reason) for reason in gpu.clock_event_reasons or ())
         return
     if source == NVML:
         here = f"gpus[index={gpu.index}]"
@@ -137,15 +137,15 @@ def _value(source: str, gpu: Gpu, name: str) -> Iterator[Evidence]:
         paths = [f"{here}.values.{key}" for key in keys]
         paths += [f"{here}.errors.{key.partition('.')[0].partition('[')[0]}" for key in keys]
     else:
-        paths = [f"{_section(gpu)}.{path}" for path in _printed(name)]
+        paths = [f"{_section_path(gpu)}.{path}" for path in _printed_paths(name)]
     if paths:
         yield reading(source, paths[0], *dict.fromkeys(paths[1:]))
 
 
-def _reason(source: str, gpu: Gpu, reason: str) -> Evidence:
+def _reason_evidence(source: str, gpu: Gpu, reason: str) -> Evidence:
     """The line that says a reason is active, under its names in XML and text, before and after R535."""
     text = next((word for word, name in TEXT_REASONS.items() if name == reason), reason)
-    heads = [(kind, f"{_section(gpu)}.clocks_{kind}_reasons") for kind in ("event", "throttle")]
+    heads = [(kind, f"{_section_path(gpu)}.clocks_{kind}_reasons") for kind in ("event", "throttle")]
     paths = [
         f"{head}.{name}"
         for kind, head in heads
@@ -160,18 +160,18 @@ def _reason(source: str, gpu: Gpu, reason: str) -> Evidence:
     return reading(source, paths[0], *paths[1:])
 
 
-def _section(gpu: Gpu) -> str:
+def _section_path(gpu: Gpu) -> str:
     return f"gpu[id={gpu.bus_id}]" if gpu.bus_id else f"gpu[{gpu.index}]"
 
 
 @cache
-def _printed(name: str) -> tuple[str, ...]:
-    """Where a field stands below a GPU's section of nvidia-smi, by any driver."""
+def _printed_paths(name: str) -> tuple[str, ...]:
+    """Where a field is below a GPU's section of nvidia-smi, by any driver."""
     paths = [path.replace("/", ".") for row in fields.rows() if row.field == name for path in row.paths]
-    return (*paths, *_compound(name))
+    return (*paths, *_compound_paths(name))
 
 
-def _compound(name: str) -> Iterator[str]:
+def _compound_paths(name: str) -> Iterator[str]:
     if name == "bus_id":
         yield "pci.pci_bus_id"
         yield "pci.bus_id"
@@ -179,7 +179,7 @@ def _compound(name: str) -> Iterator[str]:
         if name.startswith(f"ecc_{kind}_"):
             rest = name.removeprefix(f"ecc_{kind}_")
             names = _SUMS if rest == "sram_uncorrectable" else (rest,)
-            yield from (_ECC.format(kind, each) for each in names)
+            yield from (_ECC.format(kind, counter) for counter in names)
             old = {"correctable": "single_bit.total", "uncorrectable": "double_bit.total"}
             if rest in old:
                 yield _ECC.format(kind, f"dram_{rest}")

@@ -316,7 +316,7 @@ class GpuReading:
 
     With `init_error` nothing else was readable. `counted` is how many GPUs the driver says there are, those
     in `lost` included. `excluded` are the bus ids that an administrator hid from the driver. `interrupted`
-    says why the source did not finish (timeout, stuck, crash): what stands here is what it said until then.
+    says why the source did not finish (timeout, stuck, crash): what is here is what it said until then.
     """
 
     source: str

@@ -32,10 +32,10 @@ _TELLING: tuple[Reason, ...] = (
 
 @record
 class SickGpu(Gpu):
-    """A GPU that does not tell something that it should: whoever reads that value has not seen it."""
+    """A GPU that does not tell something that it should: code that reads that value has not seen it."""
 
     def __getattribute__(self, name: str) -> Any:
-        """The value; noticed by the engine where an error stands in its place."""
+        """The value; noticed by the engine where an error is in its place."""
         get = object.__getattribute__
         if not name.startswith("_") and name != "errors":
             error = get(self, "errors").get(name, "NO_VALUE")
@@ -73,17 +73,17 @@ class Gpus(GpuReading):
         readings = [source.gpus for source in sources if not isinstance(source, Unseen)]
         if not readings:
             reasons = [source for source in sources if isinstance(source, Unseen)]
-            return _unseen(reasons, pci, driver)
+            return _why_no_gpus(reasons, pci, driver)
         best = next((reading for reading in readings if reading.gpus), readings[0])
-        lost = merged(best.lost, *(reading.lost for reading in readings))
-        return replace(cls.of(best), gpus=tuple(_watched(best.gpus)), lost=lost)
+        lost_gpus = merged(best.lost, *(reading.lost for reading in readings))
+        return replace(cls.of(best), gpus=tuple(_mark_sick_gpus(best.gpus)), lost=lost_gpus)
 
     def __getattribute__(self, name: str) -> Any:
         """The value; who reads the GPUs of a node on which some do not answer has not seen all of them."""
         if name == "gpus":
-            for gone in object.__getattribute__(self, "lost"):
-                place = gone.bus_id if gone.index is None else gone.index
-                unread(Unread(f"GPU {place}", gone.error, f"driver.answers@{gone.subject}"))
+            for lost_gpu in object.__getattribute__(self, "lost"):
+                place = lost_gpu.bus_id if lost_gpu.index is None else lost_gpu.index
+                unread(Unread(f"GPU {place}", lost_gpu.error, f"driver.answers@{lost_gpu.subject}"))
         return object.__getattribute__(self, name)
 
     def get(self, index: int | None) -> Gpu | None:
@@ -93,8 +93,8 @@ class Gpus(GpuReading):
     @property
     def answering(self) -> tuple[Gpu, ...]:
         """The GPUs, for those who look at what is lost as well."""
-        found: tuple[Gpu, ...] = object.__getattribute__(self, "gpus")
-        return found
+        gpus: tuple[Gpu, ...] = object.__getattribute__(self, "gpus")
+        return gpus
 
     @property
     def partly(self) -> Unseen | None:
@@ -113,34 +113,34 @@ class Gpus(GpuReading):
         links = {(gpu.pcie_generation_max, gpu.pcie_width_max) for gpu in self.gpus}
         generation, width = links.pop() if len(links) == 1 else (None, None)
         models = {gpu.name for gpu in self.gpus}
-        told = {
+        texts = {
             "gpus": str(len(self.gpus)) if self.gpus else None,
             "gpu": models.pop() if len(models) == 1 else None,
             "driver": self.driver_version,
             "pcie": f"{generation}x{width}" if generation and width else None,
         }
-        return {key: value for key, value in told.items() if value}
+        return {key: value for key, value in texts.items() if value}
 
     def devices(self) -> Iterator[tuple[str, ...]]:
         """Each GPU's names: by index and by PCI address; those that were lost too."""
-        known = [(gpu.index, gpu.bus_id) for gpu in self.gpus] + [
-            (gone.index, gone.bus_id) for gone in self.lost
+        places = [(gpu.index, gpu.bus_id) for gpu in self.gpus] + [
+            (lost_gpu.index, lost_gpu.bus_id) for lost_gpu in self.lost
         ]
-        for index, address in known:
+        for index, address in places:
             names = (f"gpu:{index}" if index is not None else "", f"pci:{address}" if address else "")
-            if given := tuple(name for name in names if name):
-                yield given
+            if device_names := tuple(name for name in names if name):
+                yield device_names
 
     def headline(self) -> dict[str, Any]:
         """How many GPUs of which model, under which driver, for the line that names the node."""
         models = sorted({gpu.name for gpu in self.gpus if gpu.name})
-        seen = {"gpus": len(self.gpus), "gpu": " + ".join(models) or None} if self.gpus else {}
-        return {**seen, "driver": self.driver_version, "cuda": self.cuda_version}
+        counts = {"gpus": len(self.gpus), "gpu": " + ".join(models) or None} if self.gpus else {}
+        return {**counts, "driver": self.driver_version, "cuda": self.cuda_version}
 
 
-def _watched(gpus: tuple[Gpu, ...]) -> Iterator[Gpu]:
+def _mark_sick_gpus(gpus: tuple[Gpu, ...]) -> Iterator[Gpu]:
     """The same GPUs; those that do not tell what they should let the engine know when it is read."""
-    untold = _untold(gpus)
+    untold = _untold_fields(gpus)
     for gpu in gpus:
         if gpu.index in untold or not HARMLESS.issuperset(gpu.errors.values()):
             values = {name: getattr(gpu, name) for name in field_names(Gpu)}
@@ -149,34 +149,36 @@ def _watched(gpus: tuple[Gpu, ...]) -> Iterator[Gpu]:
             yield gpu
 
 
-def _untold(gpus: tuple[Gpu, ...]) -> dict[int, tuple[str, ...]]:
+def _untold_fields(gpus: tuple[Gpu, ...]) -> dict[int, tuple[str, ...]]:
     """By index, what a GPU does not tell that most others of its kind and in its mode tell."""
     kinds = group_by(gpus, lambda gpu: (gpu.name, gpu.mig_mode, gpu.virtualization_mode))
-    found: dict[int, tuple[str, ...]] = {}
+    fields: dict[int, tuple[str, ...]] = {}
     for like in kinds.values():
-        missing = {gpu.index: _missing(gpu) for gpu in like}
+        missing = {gpu.index: _missing_fields(gpu) for gpu in like}
         names = sorted(frozenset().union(*missing.values()) - frozenset.intersection(*missing.values()))
-        for odd in odd_ones(like, [Attribute(name, "capability", _tells(name, missing)) for name in names]):
-            if odd.usual:
-                name = odd.attribute.partition(".")[0]
-                found[odd.device.index] = (*found.get(odd.device.index, ()), name)
-    return found
+        for outlier in odd_ones(
+            like, [Attribute(name, "capability", _field_test(name, missing)) for name in names]
+        ):
+            if outlier.usual:
+                name = outlier.attribute.partition(".")[0]
+                fields[outlier.device.index] = (*fields.get(outlier.device.index, ()), name)
+    return fields
 
 
-def _missing(gpu: Gpu) -> frozenset[str]:
-    """The fields that were not told, and what none of its links and none of its peers told."""
+def _missing_fields(gpu: Gpu) -> frozenset[str]:
+    """The fields without a value, and those that none of its links and none of its peers has."""
     names = set(gpu.errors)
     for name, parts in (("nvlinks", gpu.nvlinks), ("peers", gpu.peers)):
         if parts:
-            names |= {f"{name}.{one}" for one in set.intersection(*(set(part.errors) for part in parts))}
+            names |= {f"{name}.{field}" for field in set.intersection(*(set(part.errors) for part in parts))}
     return frozenset(names)
 
 
-def _tells(name: str, missing: Mapping[int, frozenset[str]]) -> Callable[[Gpu], bool]:
+def _field_test(name: str, missing: Mapping[int, frozenset[str]]) -> Callable[[Gpu], bool]:
     return lambda gpu: name not in missing[gpu.index]
 
 
-def _unseen(reasons: list[Unseen], pci: Pci | Unseen, driver: Driver | Unseen) -> Unseen:
+def _why_no_gpus(reasons: list[Unseen], pci: Pci | Unseen, driver: Driver | Unseen) -> Unseen:
     """Nothing to see where there is no NVIDIA hardware, else the reason that says most."""
     if nothing_here(pci, driver):
         return Unseen.skip(NONE_HERE)

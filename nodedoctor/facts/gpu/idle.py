@@ -1,4 +1,4 @@
-"""Which GPUs nobody uses: load is put on those alone."""
+"""Which GPUs are not in use: load is put on those alone."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ class Idle:
     @property
     def uuids(self) -> str:
         """For CUDA_VISIBLE_DEVICES, so that no other GPU is even opened; empty when one has no name."""
-        found = [gpu.uuid for gpu in self.gpus]
-        return ",".join(uuid for uuid in found if uuid) if all(found) else ""
+        uuids = [gpu.uuid for gpu in self.gpus]
+        return ",".join(uuid for uuid in uuids if uuid) if all(uuids) else ""
 
 
 def idle(nvml: Observation, processes: Observation) -> Idle:
     """Read it off the observations of the probes `nvml` and `processes`."""
     if nvml.outcome is Outcome.SKIPPED:  # there is nothing of NVIDIA's to ask
         return Idle(why_none=f"no GPU can be used: {nvml.note}")
-    seen, running = NvmlReading.parse(nvml), Processes.parse(processes)
-    if isinstance(seen, Unseen):
-        return Idle(why_none=f"{UNSEEN}: {seen.note}")
-    if not seen.gpus.gpus:
-        error = seen.gpus.init_error
+    reading, running = NvmlReading.parse(nvml), Processes.parse(processes)
+    if isinstance(reading, Unseen):
+        return Idle(why_none=f"{UNSEEN}: {reading.note}")
+    if not reading.gpus.gpus:
+        error = reading.gpus.init_error
         return Idle(why_none=f"{UNSEEN}: {f'NVML says {error.name}' if error else 'NVML lists none'}")
     users = running.holding_gpus if isinstance(running, Processes) else ()
-    whys = [(gpu, next(_uses(gpu, users), "")) for gpu in seen.gpus.gpus]
+    whys = [(gpu, next(_load_obstacles(gpu, users), "")) for gpu in reading.gpus.gpus]
     free = tuple(gpu for gpu, why in whys if not why and gpu.bus_id)
     busy = tuple((gpu.index, why) for gpu, why in whys if why)
-    told = "; ".join(f"GPU {index}: {why}" for index, why in busy)
-    return Idle(free, busy, "" if free else f"no GPU is idle: {told}")
+    reasons = "; ".join(f"GPU {index}: {why}" for index, why in busy)
+    return Idle(free, busy, "" if free else f"no GPU is idle: {reasons}")
 
 
-def not_run(seen: Observation) -> Unseen:
+def not_run(observation: Observation) -> Unseen:
     """Why a probe that puts load on GPUs was not run: nothing to judge, or nothing that could be judged."""
-    if UNSEEN in seen.note:
-        return Unseen("not-visible-here", f"not run: {seen.note}", _SEE_DRIVER, seen.probe)
-    return Unseen.skip(f"not run: {seen.note or 'not recorded'}")
+    if UNSEEN in observation.note:
+        return Unseen("not-visible-here", f"not run: {observation.note}", _SEE_DRIVER, observation.probe)
+    return Unseen.skip(f"not run: {observation.note or 'not recorded'}")
 
 
-def _uses(gpu: Gpu, users: tuple[Process, ...]) -> Iterator[str]:
+def _load_obstacles(gpu: Gpu, users: tuple[Process, ...]) -> Iterator[str]:
     """What speaks against putting load on a GPU, the most telling first."""
-    named = {process.pid: process.label for process in users}
+    labels = {process.pid: process.label for process in users}
     for process in gpu.processes or ():
         if process.kind != "graphics":
-            who = named.get(process.pid) or f"{process.name or 'a process'} (pid {process.pid})"
+            who = labels.get(process.pid) or f"{process.name or 'a process'} (pid {process.pid})"
             yield f"used by {who}"
     for user in users:
         if f"/dev/nvidia{gpu.minor}" in user.nvidia and user.role not in SERVICES and user.role:

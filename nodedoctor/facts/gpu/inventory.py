@@ -1,7 +1,7 @@
 """Which GPUs this node has, which of them we may use, and which the driver really gives us.
 
-The PCI bus is not namespaced: a container or a job sees every GPU of the host there. What it may use is told
-by the device nodes it has and by what the device cgroup allows on them.
+The PCI bus is not namespaced: a container or a job sees every GPU of the host there. What it may use follows
+from the device nodes it has and from what the device cgroup allows on them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nodedoctor.model import Unseen
 from nodedoctor.record import record, replace
 
 Right = Literal["granted", "withheld", "refused", "unknown"]
-"""Granted to us; withheld by the device cgroup or for want of a node; refused by the node's mode."""
+"""Granted to us; withheld by the device cgroup or because it has no node; refused by the node's mode."""
 
 
 CONTROL = "/dev/nvidiactl"
@@ -88,13 +88,15 @@ class Inventory:
             return gpus
         inside = isinstance(container, Container) and container.inside
         files = driver if isinstance(driver, Driver) else None
-        told = gpus if isinstance(gpus, Gpus) else None
-        slots = tuple(_slot(gpu, files, told, inside) for gpu in pci.gpus) if isinstance(pci, Pci) else None
-        slots = _with_errors(slots, told) if slots and told else slots
+        shown = gpus if isinstance(gpus, Gpus) else None
+        slots = (
+            tuple(_gpu_slot(gpu, files, shown, inside) for gpu in pci.gpus) if isinstance(pci, Pci) else None
+        )
+        slots = _with_errors(slots, shown) if slots and shown else slots
         withheld = any(slot.right == "withheld" for slot in slots or ())
         return cls(
             slots=slots,
-            shown=len(told.answering) if told else None,
+            shown=len(shown.answering) if shown else None,
             nodes=sum(node.usable for node in files.gpu_nodes) if files else None,
             nvswitches=len(pci.nvswitches) if isinstance(pci, Pci) else 0,
             restricted=inside or withheld,
@@ -103,8 +105,8 @@ class Inventory:
             platform=files.platform if files else None,
             windows_driver=not files or files.platform != "wsl2" or bool(files.libraries),
             signs=signs(pci, driver),
-            unplaced=_unplaced(told),
-            partly=next((one for one in (pci, driver) if isinstance(one, Unseen)), None),
+            unplaced=_unplaced_gpus(shown),
+            partly=next((fact for fact in (pci, driver) if isinstance(fact, Unseen)), None),
             bus_readable=not (isinstance(pci, Pci) and pci.incomplete),
         )
 
@@ -151,8 +153,8 @@ class Inventory:
     @property
     def ours(self) -> tuple[Slot, ...]:
         """The GPUs that should work for us: not given to virtual machines, and granted as far as we know."""
-        known = (slot for slot in self.slots or () if not slot.given_away)
-        return tuple(slot for slot in known if slot.right in ("granted", "refused") or slot.lost)
+        slots = (slot for slot in self.slots or () if not slot.given_away)
+        return tuple(slot for slot in slots if slot.right in ("granted", "refused") or slot.lost)
 
     @property
     def missing(self) -> tuple[Slot, ...]:
@@ -160,13 +162,13 @@ class Inventory:
         return tuple(slot for slot in self.ours if slot.index is None and not slot.excluded)
 
 
-def _unplaced(gpus: Gpus | None) -> tuple[int, ...]:
+def _unplaced_gpus(gpus: Gpus | None) -> tuple[int, ...]:
     """The GPUs whose place on the bus the driver does not tell, by index."""
     if gpus is None:
         return ()
-    found = [gpu.index for gpu in gpus.answering if not gpu.bus_id]
-    found += [gone.index for gone in gpus.lost if gone.index is not None and not gone.bus_id]
-    return tuple(sorted(found))
+    indexes = [gpu.index for gpu in gpus.answering if not gpu.bus_id]
+    indexes += [entry.index for entry in gpus.lost if entry.index is not None and not entry.bus_id]
+    return tuple(sorted(indexes))
 
 
 def _with_errors(slots: tuple[Slot, ...], gpus: Gpus) -> tuple[Slot, ...]:
@@ -174,37 +176,37 @@ def _with_errors(slots: tuple[Slot, ...], gpus: Gpus) -> tuple[Slot, ...]:
 
     Only where as many places are free as GPUs failed, and each failed with an error of the driver.
     """
-    gone = sorted((one for one in gpus.lost if not one.bus_id), key=lambda one: one.index or 0)
+    failed = sorted((gpu for gpu in gpus.lost if not gpu.bus_id), key=lambda gpu: gpu.index or 0)
     unseen = (slot for slot in slots if slot.index is None and not slot.lost)
     free = sorted(slot.address for slot in unseen if not (slot.excluded or slot.given_away))
-    if len(gone) != len(free) or any(one.index is None or one.error in _NOT_THE_DRIVERS for one in gone):
+    if len(failed) != len(free) or any(gpu.index is None or gpu.error in _NOT_THE_DRIVERS for gpu in failed):
         return slots
-    found = dict(zip(free, gone, strict=True))
+    by_address = dict(zip(free, failed, strict=True))
     return tuple(
-        replace(slot, lost=one.error, lost_index=one.index) if (one := found.get(slot.address)) else slot
+        replace(slot, lost=gpu.error, lost_index=gpu.index) if (gpu := by_address.get(slot.address)) else slot
         for slot in slots
     )
 
 
-def _slot(device: PciDevice, driver: Driver | None, gpus: Gpus | None, inside: bool) -> Slot:
-    known = next((gpu for gpu in driver.gpus if gpu.bus_id == device.address), None) if driver else None
+def _gpu_slot(device: PciDevice, driver: Driver | None, gpus: Gpus | None, inside: bool) -> Slot:
+    driver_gpu = next((gpu for gpu in driver.gpus if gpu.bus_id == device.address), None) if driver else None
     shown = next((gpu for gpu in gpus.answering if gpu.bus_id == device.address), None) if gpus else None
-    lost = next((gone for gone in gpus.lost if gone.bus_id == device.address), None) if gpus else None
-    hidden = bool(known and known.excluded) or bool(gpus and device.address in gpus.excluded)
+    lost_gpu = next((entry for entry in gpus.lost if entry.bus_id == device.address), None) if gpus else None
+    hidden = bool(driver_gpu and driver_gpu.excluded) or bool(gpus and device.address in gpus.excluded)
     return Slot(
         address=device.address,
         pci_id=device.pci_id,
         bound_to=device.driver,
         off_bus=device.off_bus,
-        right="granted" if shown else _right(driver, known, inside),
+        right="granted" if shown else _access_right(driver, driver_gpu, inside),
         index=shown.index if shown else None,
-        lost=lost.error if lost else None,
-        lost_index=lost.index if lost else None,
+        lost=lost_gpu.error if lost_gpu else None,
+        lost_index=lost_gpu.index if lost_gpu else None,
         excluded=hidden,
     )
 
 
-def _right(driver: Driver | None, gpu: DriverGpu | None, inside: bool) -> Right:
+def _access_right(driver: Driver | None, gpu: DriverGpu | None, inside: bool) -> Right:
     """What we may do with a GPU that the driver does not show us."""
     if driver is None:
         return "unknown"
@@ -216,7 +218,7 @@ def _right(driver: Driver | None, gpu: DriverGpu | None, inside: bool) -> Right:
     if inside:
         return "unknown" if gpu is None else "withheld"
     # On the host nodes are made when they are needed: where one is missing, those there are speak for it.
-    rights: set[Right] = {_right_to(other) for other in driver.gpu_nodes} or {"granted"}
+    rights: set[Right] = {_right_to(gpu_node) for gpu_node in driver.gpu_nodes} or {"granted"}
     if len(rights) == 1:
         return rights.pop()
     return "granted" if driver.gpus else "unknown"

@@ -27,15 +27,15 @@ _V1 = {
 
 @record
 class Groups:
-    """Where a process stands in the tree: `paths` by controller; in v2 the one path has the key ""."""
+    """Where a process is in the tree: `paths` by controller; in v2 the one path has the key ""."""
 
     version: int | None = None
     paths: tuple[tuple[str, str], ...] = ()
 
     def path(self, controller: str) -> str | None:
         """The group of a controller."""
-        known = dict(self.paths)
-        return known.get(controller, known.get(""))
+        groups = dict(self.paths)
+        return groups.get(controller, groups.get(""))
 
 
 @record
@@ -87,7 +87,7 @@ def cgroup_words(text: str) -> list[str]:
     return [
         f"read:{folder}/{name}"
         for controller in (_V1 if groups.version == 1 else ("",))
-        for folder, name in _files(groups, controller)
+        for folder, name in _limit_files(groups, controller)
     ]
 
 
@@ -104,10 +104,10 @@ def parse_cgroup(files: Files, groups: Groups) -> Cgroup:
         version=groups.version,
         path=groups.path("memory"),
         controllers=tuple(name for name in _V1 if any(tree.seen(folder) for folder in tree.levels(name))),
-        memory_max_gib=_gib(limit),
-        memory_high_gib=_gib(tree.least("memory", "memory.high")),
-        memory_used_gib=_gib(tree.memory_used(level)),
-        swap_max_gib=_gib(tree.least("memory", "memory.swap.max")),
+        memory_max_gib=_to_gib(limit),
+        memory_high_gib=_to_gib(tree.least("memory", "memory.high")),
+        memory_used_gib=_to_gib(tree.memory_used(level)),
+        swap_max_gib=_to_gib(tree.least("memory", "memory.swap.max")),
         oom_kills=tree.oom_kills(level),
         cpu_cores=min(quotas, default=None),
         cpu_throttled=tree.pair(next(iter(tree.levels("cpu")), None), "cpu.stat", "nr_throttled"),
@@ -125,30 +125,32 @@ class _Tree:
         self.files, self.groups = files, groups
 
     def levels(self, controller: str) -> list[str]:
-        return _levels(self.groups, controller)
+        return _group_levels(self.groups, controller)
 
     def seen(self, folder: str) -> bool:
         return bool(self.files.under(folder))
 
     def places(self, level: str | None) -> dict[str, str]:
         """The files that decide: of limits the tightest one, where there is a limit at all."""
-        known = {
+        choices = {
             "memory_max_gib": [f"{level}/{name}" for name in ("memory.max", "memory.limit_in_bytes")],
             "memory_used_gib": [f"{level}/{name}" for name in ("memory.current", "memory.usage_in_bytes")],
             "oom_kills": [f"{level}/{name}" for name in ("memory.events", "memory.oom_control")],
-            "cpu_cores": self._all("cpu", "cpu.max", "cpu.cfs_quota_us", least=True),
-            "cpus": self._all("cpuset", "cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"),
-            "pids_max": self._all("pids", "pids.max", least=True),
-            "pids_current": self._all("pids", "pids.current"),
+            "cpu_cores": self._level_paths("cpu", "cpu.max", "cpu.cfs_quota_us", least=True),
+            "cpus": self._level_paths(
+                "cpuset", "cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"
+            ),
+            "pids_max": self._level_paths("pids", "pids.max", least=True),
+            "pids_current": self._level_paths("pids", "pids.current"),
         }
-        found = {name: next((p for p in paths if self.files.text(p)), "") for name, paths in known.items()}
-        return {name: path for name, path in found.items() if path}
+        chosen = {name: next((p for p in paths if self.files.text(p)), "") for name, paths in choices.items()}
+        return {name: path for name, path in chosen.items() if path}
 
-    def _all(self, controller: str, *names: str, least: bool = False) -> list[str]:
+    def _level_paths(self, controller: str, *names: str, least: bool = False) -> list[str]:
         paths = [f"{folder}/{name}" for folder in self.levels(controller) for name in names]
-        return sorted(paths, key=self._amount) if least else paths
+        return sorted(paths, key=self._limit_amount) if least else paths
 
-    def _amount(self, path: str) -> int:
+    def _limit_amount(self, path: str) -> int:
         """The number a limit begins with; none at all is above every number."""
         amount = whole_number((self.files.text(path) or "").partition(" ")[0])
         return _UNLIMITED if amount is None or amount < 0 else amount
@@ -177,29 +179,29 @@ class _Tree:
         return None if usage is None else max(usage - sum(cache), 0)
 
     def oom_kills(self, folder: str | None) -> int | None:
-        found = (self.pair(folder, name, "oom_kill") for name in ("memory.events", "memory.oom_control"))
-        return next((number for number in found if number is not None), None)
+        counts = (self.pair(folder, name, "oom_kill") for name in ("memory.events", "memory.oom_control"))
+        return next((number for number in counts if number is not None), None)
 
     def cpu_quota(self, folder: str) -> float | None:
         quota, _, period = (self.files.text(f"{folder}/cpu.max") or "").partition(" ")
         quota = quota or self.files.text(f"{folder}/cpu.cfs_quota_us") or ""
         period = period or self.files.text(f"{folder}/cpu.cfs_period_us") or ""
-        spent, of = whole_number(quota), whole_number(period)
-        return round(spent / of, 2) if spent and of and spent > 0 and of > 0 else None
+        spent, period_us = whole_number(quota), whole_number(period)
+        return round(spent / period_us, 2) if spent and period_us and spent > 0 and period_us > 0 else None
 
     def pair(self, folder: str | None, name: str, key: str) -> int | None:
-        found = re.search(
+        match = re.search(
             rf"^(?:total_)?{key} (\d{{1,19}})$", self.files.text(f"{folder}/{name}") or "", re.MULTILINE
         )
-        return int(found.group(1)) if found else None
+        return int(match.group(1)) if match else None
 
 
-def _files(groups: Groups, controller: str) -> Iterable[tuple[str, str]]:
+def _limit_files(groups: Groups, controller: str) -> Iterable[tuple[str, str]]:
     names = _V1[controller] if controller else _V2
-    return ((folder, name) for folder in _levels(groups, controller) for name in names.split())
+    return ((folder, name) for folder in _group_levels(groups, controller) for name in names.split())
 
 
-def _levels(groups: Groups, controller: str) -> list[str]:
+def _group_levels(groups: Groups, controller: str) -> list[str]:
     """The group's folder and those above it. Names with glob signs cannot be asked for and are left out."""
     path = groups.path(controller)
     if path is None:
@@ -210,5 +212,5 @@ def _levels(groups: Groups, controller: str) -> list[str]:
     return [folder for folder in folders if not re.search(r"[*?\[\0]", folder)][-16:]
 
 
-def _gib(count: int | None) -> float | None:
+def _to_gib(count: int | None) -> float | None:
     return None if count is None else round(count / GIB, 3)

@@ -18,9 +18,9 @@ class CloudPlugins:
     absent: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, seen: Observation) -> CloudPlugins | Unseen:
+    def parse(cls, observation: Observation) -> CloudPlugins | Unseen:
         """Read what the machine's files tell of them; older recordings tell nothing."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         there = tuple(place for place in PLACES if place in files.stats)

@@ -69,7 +69,7 @@ def container_files(options: Options) -> Command:
 class Container:
     """Where this process runs. `runtime` is None on the host, "unknown" in a container without a known mark.
 
-    `namespaces` says per kind whether it is the host's or private; a kind that cannot be told is absent.
+    `namespaces` says per kind whether it is the host's or private; a kind that is not known is absent.
     `image` is the image's name if anything says it, `image_said_by` who did.
     """
 
@@ -86,19 +86,19 @@ class Container:
     user_namespace_maps_all: bool | None = None
 
     @classmethod
-    def parse(cls, seen: Observation, env: Env | Unseen) -> Container | Unseen:
+    def parse(cls, observation: Observation, env: Env | Unseen) -> Container | Unseen:
         """Put marks, namespaces and environment together."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         variables = env.variables if isinstance(env, Env) else {}
-        namespaces = _namespaces(files)
-        marks = _marks(files, variables)
+        namespaces = _namespace_sharing(files)
+        marks = _runtime_marks(files, variables)
         if not marks and "private" in (namespaces.get("pid"), namespaces.get("ipc")):
             marks = [("unknown", "the pid or ipc namespace is not the host's")]
         # A machine installed from a container image carries the image's marks and is no container.
         host = namespaces.get("mnt") == namespaces.get("pid") == "host"
-        image, said_by = _image(files, variables)
+        image, said_by = _image_name(files, variables)
         groups = own_cgroup(files.text("/proc/self/cgroup") or "")
         return cls(
             runtime=marks[0][0] if marks and not host else None,
@@ -109,8 +109,8 @@ class Container:
             image_said_by=said_by,
             cgroup_version=groups.version,
             cgroup_path=groups.path("memory"),
-            capabilities=_capabilities(_status(files, "CapEff")),
-            seccomp=_whole_number(_status(files, "Seccomp")),
+            capabilities=_capability_names(_status_value(files, "CapEff")),
+            seccomp=_whole_number(_status_value(files, "Seccomp")),
             user_namespace_maps_all=_maps_all(files.text("/proc/self/uid_map")),
         )
 
@@ -125,9 +125,9 @@ class Container:
         return "IPC_LOCK" in (self.capabilities or ()) and self.user_namespace_maps_all is True
 
     def shares(self, namespace: str) -> bool | None:
-        """Whether a namespace (ipc, pid, net, ...) is the host's; None when that cannot be told."""
-        found = self.namespaces.get(namespace)
-        return None if found is None else found == "host"
+        """Whether a namespace (ipc, pid, net, ...) is the host's; None when not known."""
+        sharing = self.namespaces.get(namespace)
+        return None if sharing is None else sharing == "host"
 
     def expectations(self) -> dict[str, str]:
         """What `--expect` would say of the image."""
@@ -144,13 +144,13 @@ class Container:
         return shown
 
 
-def _marks(files: Files, env: Mapping[str, str]) -> list[tuple[Runtime, str]]:
+def _runtime_marks(files: Files, env: Mapping[str, str]) -> list[tuple[Runtime, str]]:
     """Every mark found; first of what wraps an engine (Kubernetes, Slurm), then of the engine."""
     groups = "\n".join(files.text(f"/proc/{pid}/cgroup") or "" for pid in ("self", "1"))
     mounts = parse_mountinfo(files.text("/proc/self/mountinfo") or "")
     roots = {mount.point: mount.root for mount in mounts}
     manager = files.text("/run/host/container-manager") or files.text("/run/systemd/container") or ""
-    told = env.get("container") or manager
+    manager_name = env.get("container") or manager
     apptainer = next((n for n in ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER") if n in env), "")
     tests: list[tuple[Runtime, str, bool]] = [
         ("apptainer", "/.singularity.d", "/.singularity.d" in files.stats),
@@ -168,19 +168,19 @@ def _marks(files: Files, env: Mapping[str, str]) -> list[tuple[Runtime, str]]:
         ("containerd", "containerd in the control group", "cri-containerd" in groups or "/nerdctl" in groups),
         ("lxc", "lxc in the control group", bool(re.search(r"/lxc[./]", groups))),
     ]
-    found = [(runtime, mark) for runtime, mark, holds in tests if holds]
-    if told:
+    marks = [(runtime, mark) for runtime, mark, holds in tests if holds]
+    if manager_name:
         names: tuple[Runtime, ...] = typing.get_args(Runtime)
-        named: Runtime = next((name for name in names if name == told), "unknown")
-        found.append((named, f"its manager says {told[:40]}"))
-    return found
+        manager_runtime: Runtime = next((name for name in names if name == manager_name), "unknown")
+        marks.append((manager_runtime, f"its manager says {manager_name[:40]}"))
+    return marks
 
 
 _CONTROL_GROUP = re.compile("kubepods|libpod|docker|containerd|lxc")
 
 
 def _runtime_mark(mark: str, files: Files, env: Mapping[str, str]) -> Evidence:
-    """Where the mark of a runtime stands."""
+    """Where the mark of a runtime is."""
     group = _CONTROL_GROUP.match(mark)
     if mark.startswith("/") and " " not in mark:
         return reading("container", f'files["{mark}"]', f'stats["{mark}"]')
@@ -201,28 +201,28 @@ def _runtime_mark(mark: str, files: Files, env: Mapping[str, str]) -> Evidence:
     return reading("container", 'links["/proc/self/ns/pid"]')
 
 
-def _namespaces(files: Files) -> dict[str, Sharing]:
-    mine = {kind: _inode(files.link(f"/proc/self/ns/{kind}")) for kind in _INITIAL}
-    found: dict[str, Sharing] = {
+def _namespace_sharing(files: Files) -> dict[str, Sharing]:
+    mine = {kind: _link_inode(files.link(f"/proc/self/ns/{kind}")) for kind in _INITIAL}
+    sharing: dict[str, Sharing] = {
         kind: "host" if mine[kind] == initial else "private"
         for kind, initial in _INITIAL.items()
         if mine[kind] is not None and (kind not in _MOVABLE or mine[kind] == initial)
     }
     for kind in _MOVABLE:
-        inits = _inode(files.link(f"/proc/1/ns/{kind}"))
+        inits = _link_inode(files.link(f"/proc/1/ns/{kind}"))
         # In a pid namespace of our own, process 1 is the container's and says nothing about the host.
-        if kind not in found and mine[kind] and inits and found.get("pid") == "host":
-            found[kind] = "host" if mine[kind] == inits else "private"
-    return found
+        if kind not in sharing and mine[kind] and inits and sharing.get("pid") == "host":
+            sharing[kind] = "host" if mine[kind] == inits else "private"
+    return sharing
 
 
-def _inode(link: str | None) -> int | None:
-    found = re.fullmatch(r"\w+:\[(\d{1,12})\]", link or "")
-    return int(found.group(1)) if found else None
+def _link_inode(link: str | None) -> int | None:
+    match = re.fullmatch(r"\w+:\[(\d{1,12})\]", link or "")
+    return int(match.group(1)) if match else None
 
 
-def _image(files: Files, env: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The image's name and where it stands: nothing inside most containers names it."""
+def _image_name(files: Files, env: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """The image's name and where it is: nothing inside most containers names it."""
     in_file = re.search(r'^image="([^"]+)"', files.text("/run/.containerenv") or "", re.MULTILINE)
     if in_file:
         return in_file.group(1), "/run/.containerenv"
@@ -241,19 +241,19 @@ def _image(files: Files, env: Mapping[str, str]) -> tuple[str | None, str | None
 
 
 def image_said(container: Container) -> list[Evidence]:
-    """Where the image's name stands."""
+    """Where the image's name is."""
     by = container.image_said_by or ""
     if by.startswith("/"):
         return [quoted_like("container", "^image=.*", f'files["{by}"]')]
     return [reading("env", f"variables.{by}", like=rf"^{re.escape(by)}=.*")] if by else []
 
 
-def _status(files: Files, key: str) -> str | None:
-    found = re.search(rf"^{key}:\s*(\S+)", files.text("/proc/self/status") or "", re.MULTILINE)
-    return found.group(1) if found else None
+def _status_value(files: Files, key: str) -> str | None:
+    match = re.search(rf"^{key}:\s*(\S+)", files.text("/proc/self/status") or "", re.MULTILINE)
+    return match.group(1) if match else None
 
 
-def _capabilities(effective: str | None) -> tuple[str, ...] | None:
+def _capability_names(effective: str | None) -> tuple[str, ...] | None:
     """Their names; None where the mask could not be read."""
     if not re.fullmatch(r"[0-9a-f]{1,16}", effective or ""):
         return None

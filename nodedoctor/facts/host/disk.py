@@ -63,14 +63,14 @@ _DISKS = re.compile(r"ext[234]|xfs|btrfs|zfs|f2fs|bcachefs|ntfs3?|vfat|overlay|f
 @probe("disk", timeout=EACH_SECONDS + 3, lane=Lane.FS, after=("env", "container"))
 def disk_space(options: Options, env: Observation, container: Observation) -> Command:
     """Space and inodes of the file systems of HOME, caches, Ray's files, and of real mounts."""
-    known, files = Env.parse(env), Files.parse_json(container)
-    paths = {*_uses(known.variables if isinstance(known, Env) else {})}
+    environment, files = Env.parse(env), Files.parse_json(container)
+    paths = {*_path_uses(environment.variables if isinstance(environment, Env) else {})}
     if isinstance(files, Files) and options.root == "/":  # below another root they are the container's
         mounts = parse_mountinfo(mountinfo_of(files) or "")
         paths |= {mount.point for mount in worth_asking(mounts)}
     words = [f"statvfs:{path}" for path in sorted(paths) if not re.search(r"[*?\[\0]", path)]
-    each, table = ("--each", str(EACH_SECONDS)), f"read:{mountinfo_below(options.root)}"
-    return Command(child("host/files", "--root", options.root, *each, table, "read:/etc/fstab", *words))
+    limit, table = ("--each", str(EACH_SECONDS)), f"read:{mountinfo_below(options.root)}"
+    return Command(child("host/files", "--root", options.root, *limit, table, "read:/etc/fstab", *words))
 
 
 @record
@@ -112,22 +112,22 @@ class Disk:
     volumes: tuple[Volume, ...]
 
     @classmethod
-    def parse(cls, seen: Observation, env: Env | Unseen) -> Disk | Unseen:
+    def parse(cls, observation: Observation, env: Env | Unseen) -> Disk | Unseen:
         """Join what each path answered with the mount it lies on."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         if not files.statvfs and not files.errors:
-            return Unseen.of(seen)
+            return Unseen.of(observation)
         mounts = parse_mountinfo(mountinfo_of(files) or "")
-        uses = _uses(env.variables if isinstance(env, Env) else {})
+        uses = _path_uses(env.variables if isinstance(env, Env) else {})
         volumes: dict[str, Volume] = {}
         for path in sorted({*files.statvfs, *files.errors} - {*MOUNTINFOS, "/etc/fstab"}):
             mount = mount_of(path, mounts)
-            volume = _volume(path, mount, files)
+            volume = _read_volume(path, mount, files)
             if volume is not None:
-                known = volumes.get(volume.point)
-                volumes[volume.point] = _join_volumes(known, volume, uses.get(path))
+                earlier = volumes.get(volume.point)
+                volumes[volume.point] = _join_volumes(earlier, volume, uses.get(path))
         return cls(tuple(volumes.values()))
 
     def behind(self, use: str) -> Volume | None:
@@ -144,21 +144,21 @@ def worth_asking(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
     for mount in mounts:
         foreign = mount.fstype == "overlay" and mount.point != "/"
         if (mount.network or _DISKS.fullmatch(mount.fstype)) and not foreign:
-            known = first.get((mount.source, mount.fstype))
-            if known is None or len(mount.point) < len(known.point):
+            earlier = first.get((mount.source, mount.fstype))
+            if earlier is None or len(mount.point) < len(earlier.point):
                 first[mount.source, mount.fstype] = mount
     return tuple(sorted(first.values(), key=lambda mount: not mount.network)[:MOST_MOUNTS])
 
 
-def _uses(env: Mapping[str, str]) -> dict[str, str]:
+def _path_uses(env: Mapping[str, str]) -> dict[str, str]:
     """Paths to ask for and what each is used for; only absolute ones of a sane length."""
-    named = {env[name]: use for name, use in _FOLDERS.items() if name in env}
-    paths = {path.rstrip("/") or "/": use for path, use in named.items()}
+    uses = {env[name]: use for name, use in _FOLDERS.items() if name in env}
+    paths = {path.rstrip("/") or "/": use for path, use in uses.items()}
     usable = {p: use for p, use in paths.items() if p.startswith("/") and len(p) < 1024 and "\0" not in p}
     return {**usable, **_ALWAYS}
 
 
-def _volume(path: str, mount: Mount | None, files: Files) -> Volume | None:
+def _read_volume(path: str, mount: Mount | None, files: Files) -> Volume | None:
     """What is known of the file system under one path; None when the path is simply not there."""
     error = files.error(path)
     if error in ("ENOENT", "ENOTDIR"):
@@ -194,11 +194,11 @@ def _with_space(volume: Volume, space: Mapping[str, Any]) -> Volume:
     )
 
 
-def _join_volumes(known: Volume | None, volume: Volume, use: str | None) -> Volume:
+def _join_volumes(earlier: Volume | None, volume: Volume, use: str | None) -> Volume:
     """Two paths on one file system are one volume; an answer outweighs none, a hang outweighs both."""
-    if known is None:
+    if earlier is None:
         return replace(volume, uses=(use,) if use else ())
-    uses = known.uses if use is None or use in known.uses else (*known.uses, use)
-    hangs = volume.error == "TIMEOUT" and known.error != "TIMEOUT"
-    better = hangs or (volume.answered and not known.answered and known.error != "TIMEOUT")
-    return replace(volume if better else known, uses=uses)
+    uses = earlier.uses if use is None or use in earlier.uses else (*earlier.uses, use)
+    hangs = volume.error == "TIMEOUT" and earlier.error != "TIMEOUT"
+    better = hangs or (volume.answered and not earlier.answered and earlier.error != "TIMEOUT")
+    return replace(volume if better else earlier, uses=uses)

@@ -61,20 +61,24 @@ class Env:
 
     @classmethod
     @once
-    def parse(cls, seen: Observation) -> Env | Unseen:
+    def parse(cls, observation: Observation) -> Env | Unseen:
         """Read the child's document, or the output of env(1) that somebody pasted into a recording."""
-        if not seen.answered:
-            return Unseen.of(seen)
+        if not observation.answered:
+            return Unseen.of(observation)
         try:
-            document = answer(seen.text)
+            document = answer(observation.text)
         except ValueError:
-            return Unseen.of(seen) if seen.text.lstrip().startswith("{") else _pasted(seen)
+            return (
+                Unseen.of(observation)
+                if observation.text.lstrip().startswith("{")
+                else _parse_paste(observation)
+            )
         if not isinstance(document, dict) or not isinstance(document.get("variables"), dict):
-            return Unseen.of(seen)
+            return Unseen.of(observation)
         left_out = document.get("left_out")
         return cls(
             variables=strings(document["variables"]),
-            files=_files(document.get("files"), document.get("errors"), document.get("misread")),
+            files=_env_files(document.get("files"), document.get("errors"), document.get("misread")),
             left_out=left_out if isinstance(left_out, int) else 0,
         )
 
@@ -83,7 +87,7 @@ class Env:
         return self.variables.get(name)
 
     def file(self, path: str) -> EnvFile | None:
-        """The file whose path ends so (a --root stands before it)."""
+        """The file whose path ends so (a --root may precede it)."""
         return next((file for file in self.files if file.path.endswith(path)), None)
 
 
@@ -94,14 +98,14 @@ def strings(value: Any) -> dict[str, str]:
     return {name: text for name, text in value.items() if isinstance(text, str)}
 
 
-def _pasted(seen: Observation) -> Env | Unseen:
+def _parse_paste(observation: Observation) -> Env | Unseen:
     """The output of env(1)."""
     from nodedoctor.probes.host.environment import assignments, kept_variables
 
-    whole = seen.text[: seen.text.rfind("\n") + 1]  # a line without an end may be half a value
-    variables = dict(assignments(whole))
-    cards = tuple(dict.fromkeys(_CARD.findall(seen.text)))
-    return Env(kept_variables(variables), partly=_PART, cards=cards) if variables else Unseen.of(seen)
+    text = observation.text[: observation.text.rfind("\n") + 1]  # a line without an end may be half a value
+    variables = dict(assignments(text))
+    cards = tuple(dict.fromkeys(_CARD.findall(observation.text)))
+    return Env(kept_variables(variables), partly=_PART, cards=cards) if variables else Unseen.of(observation)
 
 
 _CARD = regex(r"\b(?:(?:GeForce|Quadro|TITAN|RTX) [\w ]{0,8}\d{4}|(?:[AHBV]\d{3}|L\d{1,2}S?|G[BH]\d{3}))\b")
@@ -111,8 +115,8 @@ _CARD = regex(r"\b(?:(?:GeForce|Quadro|TITAN|RTX) [\w ]{0,8}\d{4}|(?:[AHBV]\d{3}
 _PART = Unseen("not-visible-here", "the environment was pasted, and may have had more lines", probe="env")
 
 
-def _files(files: Any, errors: Any, misread: Any) -> tuple[EnvFile, ...]:
+def _env_files(files: Any, errors: Any, misread: Any) -> tuple[EnvFile, ...]:
     read = files.items() if isinstance(files, dict) else ()
-    odd = misread if isinstance(misread, dict) else {}
-    good = [EnvFile(path, strings(variables), misread=texts(odd, path)) for path, variables in read]
+    misread_lines = misread if isinstance(misread, dict) else {}
+    good = [EnvFile(path, strings(variables), misread=texts(misread_lines, path)) for path, variables in read]
     return (*good, *(EnvFile(path, error=error) for path, error in strings(errors).items()))

@@ -70,9 +70,9 @@ class Host:
     toolkit_installed: bool = False
 
     @classmethod
-    def parse(cls, seen: Observation, toolkit: Observation) -> Host | Unseen:
+    def parse(cls, observation: Observation, toolkit: Observation) -> Host | Unseen:
         """Read the files; what is not there stays None or empty."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         version = (
@@ -81,14 +81,14 @@ class Host:
         meminfo = files.meminfo()
         links = files.names("/dev/char")
         return cls(
-            governors=_governors(files),
+            governors=_count_governors(files),
             processors_hidden=files.error(CPUS) is not None,
             frequency_driver=files.text(f"{CPUS}/cpu0/cpufreq/scaling_driver"),
-            thp=_chosen(files.text(f"{THP}/enabled")),
+            thp=_chosen_option(files.text(f"{THP}/enabled")),
             hugepages=files.number("/proc/sys/vm/nr_hugepages"),
             hugepages_free=meminfo.get("HugePages_Free"),
             hugepage_kib=meminfo.get("Hugepagesize"),
-            uverbs=_uverbs(files),
+            uverbs=_uverbs_access(files),
             infiniband_nodes=files.names("/dev/infiniband") is not None,
             char_links=None if links is None else any(name.startswith(f"{_GPU_MAJOR}:") for name in links),
             docker_installed="/usr/bin/docker" in files.stats,
@@ -100,7 +100,7 @@ class Host:
         )
 
 
-def _governors(files: Files) -> dict[str, int]:
+def _count_governors(files: Files) -> dict[str, int]:
     counts: dict[str, int] = {}
     for path, text in files.files.items():
         if path.endswith("/cpufreq/scaling_governor"):
@@ -108,13 +108,13 @@ def _governors(files: Files) -> dict[str, int]:
     return counts
 
 
-def _chosen(text: str | None) -> str | None:
+def _chosen_option(text: str | None) -> str | None:
     """`always [madvise] never` is madvise."""
-    found = re.search(r"\[(\w{1,16})\]", text or "")
-    return found.group(1) if found else None
+    match = re.search(r"\[(\w{1,16})\]", text or "")
+    return match.group(1) if match else None
 
 
-def _uverbs(files: Files) -> dict[str, str]:
+def _uverbs_access(files: Files) -> dict[str, str]:
     names = (
         (path.rpartition("/")[2], stat) for path, stat in files.stats.items() if "/infiniband/uverbs" in path
     )

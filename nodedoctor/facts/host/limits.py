@@ -120,23 +120,23 @@ class Limits:
     errors: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, seen: Observation) -> Limits | Unseen:
+    def parse(cls, observation: Observation) -> Limits | Unseen:
         """Read the files; a part that cannot be read stays empty."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         settings = {name: files.number(f"/proc/sys/{name}") for name in _SYSCTLS}
-        vmstat = _pairs(files.text("/proc/vmstat") or "")
+        vmstat = _parse_pairs(files.text("/proc/vmstat") or "")
         return cls(
             rlimits=parse_rlimits(files.text("/proc/self/limits") or ""),
-            shm=_shm(files),
-            memory=_memory(files.meminfo()),
+            shm=_read_shm(files),
+            memory=_read_memory(files.meminfo()),
             cgroup=parse_cgroup(files, own_cgroup(files.text("/proc/self/cgroup") or "")),
             sysctl={name.replace("/", "."): value for name, value in settings.items() if value is not None},
-            local_ports=_ports(files.text(_PORTS)),
-            open_files=_first(files.text("/proc/sys/fs/file-nr")),
-            load=_load(files.text("/proc/loadavg") or ""),
-            pressure={name: _pressure(text) for name, text in files.under("/proc/pressure").items()},
+            local_ports=_port_range(files.text(_PORTS)),
+            open_files=_leading_number(files.text("/proc/sys/fs/file-nr")),
+            load=_load_averages(files.text("/proc/loadavg") or ""),
+            pressure={name: _parse_pressure(text) for name, text in files.under("/proc/pressure").items()},
             swapped_in_pages=vmstat.get("pswpin"),
             oom_kills=vmstat.get("oom_kill"),
             remove_ipc=_remove_ipc(files),
@@ -169,30 +169,32 @@ def shm_said(*names: str) -> list[Evidence]:
 
 def parse_rlimits(text: str) -> dict[str, Bound]:
     """The limits of /proc/PID/limits that we know, by our names; lines of another shape are left out."""
-    found = {}
+    limits = {}
     for line in text.splitlines():
         match = re.match(r"(Max(?: [a-z]+)+)\s{2,}(\d{1,20}|unlimited)\s+(\d{1,20}|unlimited)\b", line)
         if match and match.group(1) in _RLIMITS:
-            found[_RLIMITS[match.group(1)]] = Bound(_bound(match.group(2)), _bound(match.group(3)))
-    return found
+            limits[_RLIMITS[match.group(1)]] = Bound(
+                _parse_bound(match.group(2)), _parse_bound(match.group(3))
+            )
+    return limits
 
 
-def _bound(word: str) -> int | None:
+def _parse_bound(word: str) -> int | None:
     return None if word == "unlimited" else int(word)
 
 
-def _shm(files: Files) -> Shm | None:
+def _read_shm(files: Files) -> Shm | None:
     space = files.statvfs.get(SHM, {})
     size, free = space.get("size_bytes"), space.get("free_bytes")
     if not isinstance(size, int) or not isinstance(free, int):
         return None
     mount = mount_of(SHM, parse_mountinfo(files.text("/proc/self/mountinfo") or ""))
     if mount is None:
-        return Shm(_gib(size), _gib(free))
-    return Shm(_gib(size), _gib(free), mount.fstype, mount.options, mount.point == SHM)
+        return Shm(_to_gib(size), _to_gib(free))
+    return Shm(_to_gib(size), _to_gib(free), mount.fstype, mount.options, mount.point == SHM)
 
 
-def _memory(values: Mapping[str, int]) -> Memory | None:
+def _read_memory(values: Mapping[str, int]) -> Memory | None:
     if "MemTotal" not in values:
         return None
     gib = {name: round(number / 1024**2, 2) for name, number in values.items()}
@@ -207,43 +209,43 @@ def _memory(values: Mapping[str, int]) -> Memory | None:
     )
 
 
-def _pairs(text: str) -> dict[str, int]:
-    found = re.findall(r"^(\w+) (\d{1,20})$", text, re.MULTILINE)
-    return {name: int(number) for name, number in found}
+def _parse_pairs(text: str) -> dict[str, int]:
+    rows = re.findall(r"^(\w+) (\d{1,20})$", text, re.MULTILINE)
+    return {name: int(number) for name, number in rows}
 
 
-def _ports(text: str | None) -> tuple[int, int] | None:
-    found = re.fullmatch(r"(\d{1,5})\s+(\d{1,5})", text or "")
-    return (int(found.group(1)), int(found.group(2))) if found else None
+def _port_range(text: str | None) -> tuple[int, int] | None:
+    match = re.fullmatch(r"(\d{1,5})\s+(\d{1,5})", text or "")
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
-def _first(text: str | None) -> int | None:
-    found = re.match(r"(\d{1,18})\b", text or "")
-    return int(found.group(1)) if found else None
+def _leading_number(text: str | None) -> int | None:
+    match = re.match(r"(\d{1,18})\b", text or "")
+    return int(match.group(1)) if match else None
 
 
-def _load(text: str) -> tuple[float, float, float] | None:
-    found = re.match(r"(\d{1,9}\.\d+) (\d{1,9}\.\d+) (\d{1,9}\.\d+)", text)
-    return (float(found.group(1)), float(found.group(2)), float(found.group(3))) if found else None
+def _load_averages(text: str) -> tuple[float, float, float] | None:
+    match = re.match(r"(\d{1,9}\.\d+) (\d{1,9}\.\d+) (\d{1,9}\.\d+)", text)
+    return (float(match.group(1)), float(match.group(2)), float(match.group(3))) if match else None
 
 
-def _pressure(text: str) -> dict[str, float]:
+def _parse_pressure(text: str) -> dict[str, float]:
     """`some avg10=0.00 avg60=0.00 avg300=0.00 total=0` as some_avg10 and so on."""
-    found = {}
+    averages = {}
     for line in text.splitlines():
         kind, _, rest = line.partition(" ")
         for name, value in re.findall(r"(avg\d+)=(\d{1,3}\.\d+)", rest):
-            found[f"{kind}_{name}"] = float(value)
-    return found
+            averages[f"{kind}_{name}"] = float(value)
+    return averages
 
 
 def _remove_ipc(files: Files) -> bool | None:
     """systemd-logind's RemoveIPC: drop-ins come after the main file; None where nothing sets it."""
     texts = [files.text("/etc/systemd/logind.conf") or ""]
     texts += [text for path, text in sorted(files.files.items()) if "/logind.conf.d/" in path]
-    said = re.findall(r"^[ \t]*RemoveIPC[ \t]*=[ \t]*(\w+)", "\n".join(texts), re.MULTILINE)
-    return said[-1].lower() in ("yes", "true", "1", "on") if said else None
+    settings = re.findall(r"^[ \t]*RemoveIPC[ \t]*=[ \t]*(\w+)", "\n".join(texts), re.MULTILINE)
+    return settings[-1].lower() in ("yes", "true", "1", "on") if settings else None
 
 
-def _gib(count: int) -> float:
+def _to_gib(count: int) -> float:
     return round(count / GIB, 3)

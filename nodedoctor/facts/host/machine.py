@@ -1,4 +1,4 @@
-"""What kind of machine this is: bare metal, virtual (of whom), WSL2 or Tegra; its system and size."""
+"""What kind of machine this is: bare metal, virtual (and its maker), WSL2 or Tegra; its system and size."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _CLOUDS = {
 def machine_files(options: Options) -> Command:
     """Firmware's names, kernel, processors and memory, from /proc and /sys."""
     words = [f"read:{path}" for path in _READ]
-    # Those of facts/fabric/fabric_nodes.py and host/cloud_plugins.py stand here too: they ask no driver.
+    # Those of facts/fabric/fabric_nodes.py and host/cloud_plugins.py are here too: they ask no driver.
     words += [f"stat:{MANAGEMENT}", f"list:{CHANNELS}", *(f"stat:{place}" for place in PLACES)]
     return Command(child("host/files", "--root", options.root, *words, "stat:/dev/dxg"))
 
@@ -117,29 +117,29 @@ class Machine:
     memory_gib: float | None = None
 
     @classmethod
-    def parse(cls, seen: Observation) -> Machine | Unseen:
+    def parse(cls, observation: Observation) -> Machine | Unseen:
         """Read the files; whatever is missing stays None."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         release = os_release(files.text("/etc/os-release") or "")
         cpuinfo = files.text("/proc/cpuinfo") or ""
         online = files.text("/sys/devices/system/cpu/online")
-        form, hypervisor = _form(files, cpuinfo)
+        form, hypervisor = _machine_form(files, cpuinfo)
         return cls(
             hostname=files.text("/proc/sys/kernel/hostname"),
             kernel=files.text("/proc/sys/kernel/osrelease"),
             distro=release.get("PRETTY_NAME"),
             distro_id=release.get("ID"),
             distro_version=release.get("VERSION_ID"),
-            arch=files.text("/proc/sys/kernel/arch") or _arch(cpuinfo),
+            arch=files.text("/proc/sys/kernel/arch") or _cpu_arch(cpuinfo),
             form=form,
             hypervisor=hypervisor,
             cloud=_row_in_firmware(_CLOUDS, files),
             vendor=files.text(f"{DMI}/sys_vendor"),
             product=files.text(f"{DMI}/product_name") or files.text("/proc/device-tree/model"),
             boot_id=files.text("/proc/sys/kernel/random/boot_id"),
-            uptime_seconds=_seconds(files.text("/proc/uptime")),
+            uptime_seconds=_uptime_seconds(files.text("/proc/uptime")),
             cpu_model=_cpu_line(cpuinfo, "model name"),
             cpus=len(cpu_list(online)) if online else None,
             memory_gib=kib_to_gib(files.meminfo().get("MemTotal")),
@@ -160,8 +160,8 @@ def os_release(text: str) -> dict[str, str]:
     return {key: value.strip("\"'") for key, value in assignments(text, "=").items()}
 
 
-def _form(files: Files, cpuinfo: str) -> tuple[Form | None, str | None]:
-    """The form and the hypervisor. On x86 the processor says whether it is virtual, firmware only of whom."""
+def _machine_form(files: Files, cpuinfo: str) -> tuple[Form | None, str | None]:
+    """The form and the hypervisor. On x86 the processor says whether it is virtual, firmware its maker."""
     kernel = (files.text("/proc/sys/kernel/osrelease") or "").lower()
     if "microsoft" in kernel or "/dev/dxg" in files.stats:
         return "wsl2", "hyperv"
@@ -169,7 +169,11 @@ def _form(files: Files, cpuinfo: str) -> tuple[Form | None, str | None]:
         files.text("/proc/device-tree/compatible") or ""
     ):
         return "tegra", None
-    hypervisor = files.text("/sys/hypervisor/type") or _row_in_firmware(_HYPERVISORS, files) or _clock(files)
+    hypervisor = (
+        files.text("/sys/hypervisor/type")
+        or _row_in_firmware(_HYPERVISORS, files)
+        or _clock_hypervisor(files)
+    )
     flags = _cpu_line(cpuinfo, "flags")
     if flags is not None:
         return ("vm", hypervisor) if "hypervisor" in flags.split() else ("bare-metal", None)
@@ -185,18 +189,18 @@ def _row_in_firmware(table: dict[str, str], files: Files) -> str | None:
     return next(hit, None)
 
 
-def _clock(files: Files) -> str | None:
+def _clock_hypervisor(files: Files) -> str | None:
     here = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
     clocks = (files.text(here) or "").split()
     return next((row for name, row in _CLOCKS.items() if any(c.startswith(name) for c in clocks)), None)
 
 
 def _cpu_line(cpuinfo: str, key: str) -> str | None:
-    found = re.search(rf"^{key}[ \t]*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE)
-    return found.group(1).strip() if found else None
+    match = re.search(rf"^{key}[ \t]*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE)
+    return match.group(1).strip() if match else None
 
 
-def _arch(cpuinfo: str) -> str | None:
+def _cpu_arch(cpuinfo: str) -> str | None:
     """For kernels before 6.1, which do not say: x86 lists flags (lm: 64 bits), ARM a version."""
     flags = _cpu_line(cpuinfo, "flags")
     if flags is not None:
@@ -204,6 +208,6 @@ def _arch(cpuinfo: str) -> str | None:
     return "aarch64" if _cpu_line(cpuinfo, "CPU architecture") == "8" else None
 
 
-def _seconds(uptime: str | None) -> float | None:
-    found = re.match(r"(\d{1,12}(?:\.\d+)?)\s", uptime or "")
-    return float(found.group(1)) if found else None
+def _uptime_seconds(uptime: str | None) -> float | None:
+    match = re.match(r"(\d{1,12}(?:\.\d+)?)\s", uptime or "")
+    return float(match.group(1)) if match else None

@@ -23,7 +23,7 @@ _LOCAL_FUSE = regex(r"fuse\.(?:fuse-overlayfs|squashfuse(?:_ll)?|lxcfs|gvfsd-fus
 
 
 MOUNTINFOS = ("/proc/self/mountinfo", "/proc/1/mountinfo")
-"""Where the mounts of this process stand, and those of the node's first process."""
+"""Where the mounts of this process are, and those of the node's first process."""
 
 
 def mountinfo_below(root: str) -> str:
@@ -74,34 +74,36 @@ def parse_mountinfo(text: str) -> tuple[Mount, ...]:
     """
     mounts = []
     for line in text.splitlines():
-        before, dash, after = line.partition(" - ")
-        head, tail = before.split(" "), after.split(" ")
+        before, dash, rest = line.partition(" - ")
+        head, tail = before.split(" "), rest.split(" ")
         if dash and len(head) >= 6 and len(tail) >= 3 and head[4].startswith("/"):
             options, super_options = tuple(head[5].split(",")), tuple(tail[2].split(","))
-            source = _plain(tail[1])
-            mounts.append(Mount(_plain(head[4]), _plain(head[3]), tail[0], source, options, super_options))
+            source = _undo_escapes(tail[1])
+            mounts.append(
+                Mount(_undo_escapes(head[4]), _undo_escapes(head[3]), tail[0], source, options, super_options)
+            )
     return tuple(mounts)
 
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
     """The mount a path lies on: the longest mount point above it, of equal ones the last."""
-    above = [mount for mount in mounts if _contains(mount.point, path)]
+    above = [mount for mount in mounts if _contains_path(mount.point, path)]
     return max(enumerate(above), key=lambda row: (len(row[1].point), row[0]))[1] if above else None
 
 
-def _contains(point: str, path: str) -> bool:
+def _contains_path(point: str, path: str) -> bool:
     return point == "/" or path == point or path.startswith(point.rstrip("/") + "/")
 
 
 def line_of(point: str) -> str:
     """A pattern for the line of a mount point, with blanks in it as the kernel writes them."""
-    written = re.sub(r"[ \t\n\\]", lambda found: f"\\{ord(found[0]):03o}", point)
+    written = re.sub(r"[ \t\n\\]", lambda match: f"\\{ord(match[0]):03o}", point)
     return rf"^\d+ \d+ \S+ \S+ {re.escape(written)} .*"
 
 
-def _plain(field: str) -> str:
+def _undo_escapes(field: str) -> str:
     """Undo the kernel's octal escapes of blanks, tabs, newlines, backslashes."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), field)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)
 
 
 FSTAB = "/etc/fstab"
@@ -132,22 +134,24 @@ class Fstab:
     missing: tuple[FstabEntry, ...] = ()
 
     @classmethod
-    def parse(cls, seen: Observation) -> Fstab | Unseen:
+    def parse(cls, observation: Observation) -> Fstab | Unseen:
         """Compare with the mounts of this mount namespace; without the list of mounts nothing is known."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         mounts, text = mountinfo_of(files), files.text(FSTAB)
         if text is None and files.error(FSTAB) == "ENOENT":
             return cls(None)
         if mounts is None or text is None:
-            return Unseen("not-visible-here", "/etc/fstab or the mounts were not read", probe=seen.probe)
-        entries = tuple(entry for line in text.splitlines() if (entry := _entry(line)))
+            return Unseen(
+                "not-visible-here", "/etc/fstab or the mounts were not read", probe=observation.probe
+            )
+        entries = tuple(entry for line in text.splitlines() if (entry := _fstab_entry(line)))
         points = {mount.point for mount in parse_mountinfo(mounts)}
         return cls(entries, tuple(entry for entry in entries if entry.point not in points))
 
 
-def _entry(line: str) -> FstabEntry | None:
+def _fstab_entry(line: str) -> FstabEntry | None:
     """fstab(5): source, mount point, type, options; blanks within a field are written \\040."""
     words = line.partition("#")[0].split() if not line.lstrip().startswith("#") else []
     if len(words) < 3:

@@ -44,9 +44,9 @@ class Numa:
     online_cpus: tuple[int, ...] = ()
 
     @classmethod
-    def parse(cls, seen: Observation) -> Numa | Unseen:
+    def parse(cls, observation: Observation) -> Numa | Unseen:
         """Read the sysfs files; a kernel without NUMA support has none of them, which is no fault."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         numbers = sorted(
@@ -55,7 +55,7 @@ class Numa:
         if not numbers and files.error(NODES) == "ENOENT":
             return Unseen.skip("the kernel shows no NUMA nodes")
         online = cpu_list(files.text("/sys/devices/system/cpu/online") or "")
-        return cls(tuple(_node(files, number) for number in numbers), online)
+        return cls(tuple(_numa_node(files, number) for number in numbers), online)
 
     def node_of_cpu(self, cpu: int) -> int | None:
         """The node a processor belongs to."""
@@ -69,13 +69,13 @@ class Numa:
 
 def cpu_list(text: str) -> tuple[int, ...]:
     """`0-3,8` as numbers; parts that are not such are left out."""
-    found: set[int] = set()
+    cpus: set[int] = set()
     for part in text.strip().split(","):
         match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part.strip())
         if match:
             first, last = int(match.group(1)), int(match.group(2) or match.group(1))
-            found.update(range(first, min(last, MOST_CPUS) + 1))
-    return tuple(sorted(found))
+            cpus.update(range(first, min(last, MOST_CPUS) + 1))
+    return tuple(sorted(cpus))
 
 
 def cpu_text(cpus: tuple[int, ...]) -> str:
@@ -89,7 +89,7 @@ def cpu_text(cpus: tuple[int, ...]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def _node(files: Files, number: int) -> NumaNode:
+def _numa_node(files: Files, number: int) -> NumaNode:
     here = f"{NODES}/node{number}"
     meminfo = files.meminfo(here)
     distances = (files.text(f"{here}/distance") or "").split()

@@ -122,22 +122,24 @@ class Processes:
 
     @classmethod
     @once
-    def parse(cls, seen: Observation) -> Processes | Unseen:
+    def parse(cls, observation: Observation) -> Processes | Unseen:
         """Read the child's document and find out who is a rank; rows of a wrong shape are left out."""
-        if not seen.answered:
-            return Unseen.of(seen)
+        if not observation.answered:
+            return Unseen.of(observation)
         try:
-            document = answer(seen.text)
+            document = answer(observation.text)
         except ValueError:
-            return Unseen.of(seen)
+            return Unseen.of(observation)
         rows = document.get("processes") if isinstance(document, dict) else None
         if not isinstance(rows, list):
-            return Unseen.of(seen)
+            return Unseen.of(observation)
         read = [
-            _process(row) for row in rows if isinstance(row, dict) and whole_number(row, "pid") is not None
+            _read_process(row)
+            for row in rows
+            if isinstance(row, dict) and whole_number(row, "pid") is not None
         ]
-        found = {process.pid: process for process in read}
-        ranked = tuple(_with_role(process, found.get(process.ppid)) for process in found.values())
+        by_pid = {process.pid: process for process in read}
+        ranked = tuple(_with_role(process, by_pid.get(process.ppid)) for process in by_pid.values())
         return cls(ranked, whole_number(document, "unread") or 0, whole_number(document, "left_out") or 0)
 
     def of(self, *roles: str) -> tuple[Process, ...]:
@@ -156,12 +158,12 @@ class Processes:
 
     @property
     def training(self) -> tuple[Process, ...]:
-        """Whoever needs generous limits: raylets and their workers, ranks, inference engines."""
+        """Those that need generous limits: raylets and their workers, ranks, inference engines."""
         return self.of("raylet", "gcs-server", "ray-worker", "rank", "engine")
 
     @property
     def stuck(self) -> tuple[Process, ...]:
-        """Processes of which a reading did not return: their memory map is locked for good."""
+        """Processes of which a reading did not return: their memory map stays locked."""
         return tuple(process for process in self.all if process.stuck_at is not None)
 
     @property
@@ -171,13 +173,13 @@ class Processes:
 
     def public(self) -> dict[str, Any]:
         """Those with a part in training or in trouble; the others only counted."""
-        told = [
+        shown = [
             p for p in self.all if p.role or p.nvidia or p.stuck_at or p.state in ("disk-sleep", "zombie")
         ]
-        return {"processes": [as_dict(p) for p in told], "count": len(self.all), "unread": self.unread}
+        return {"processes": [as_dict(p) for p in shown], "count": len(self.all), "unread": self.unread}
 
 
-def _process(row: Mapping[str, Any]) -> Process:
+def _read_process(row: Mapping[str, Any]) -> Process:
     text = strings(row)
     rss, started = whole_number(row, "rss_bytes"), row.get("started")
     environment = strings(row.get("environment"))
@@ -192,7 +194,7 @@ def _process(row: Mapping[str, Any]) -> Process:
         started=float(started) if isinstance(started, (int, float)) and 0 <= started < 1e12 else None,
         rss_gib=round(rss / GIB, 3) if rss is not None else None,
         threads=whole_number(row, "threads"),
-        job=environment.get("SLURM_JOB_ID") or _job(text.get("cgroup", "")),
+        job=environment.get("SLURM_JOB_ID") or _slurm_job(text.get("cgroup", "")),
         exe=text.get("exe"),
         cgroup=text.get("cgroup"),
         descriptors=whole_number(row, "descriptors"),
@@ -215,10 +217,12 @@ def _with_role(process: Process, parent: Process | None) -> Process:
     """
     name = f"{process.program} {process.script}"
     role = next((role for role, pattern in _ROLES if pattern.search(name)), "")
-    numbers = _numbers(process)
-    given = "RANK" in process.environment or "OMPI_COMM_WORLD_RANK" in process.environment
-    inherits = parent is not None and _is_python(parent) and _numbers(parent) == numbers
-    trains = _is_python(process) and numbers[0] is not None and (given or process.nvidia or process.libraries)
+    numbers = _rank_numbers(process)
+    has_rank = "RANK" in process.environment or "OMPI_COMM_WORLD_RANK" in process.environment
+    inherits = parent is not None and _is_python(parent) and _rank_numbers(parent) == numbers
+    trains = (
+        _is_python(process) and numbers[0] is not None and (has_rank or process.nvidia or process.libraries)
+    )
     if role not in ("", "engine") or not trains or inherits:
         return replace(process, role=role) if role else process
     rank, local_rank, world_size = numbers
@@ -234,21 +238,21 @@ def _is_python(process: Process) -> bool:
     return bool(_PYTHON.fullmatch(process.program) or _PYTHON.fullmatch(base))
 
 
-def _numbers(process: Process) -> tuple[int | None, int | None, int | None]:
+def _rank_numbers(process: Process) -> tuple[int | None, int | None, int | None]:
     """Rank, local rank and world size as the environment gives them."""
     if not process.environment:
         return None, None, None
     texts = ([process.environment.get(name, "") for name in names] for names in (_RANK, _LOCAL, _WORLD))
     rank, local, world = (
-        next((int(t) for t in found if re.fullmatch(r"\d{1,7}", t)), None) for found in texts
+        next((int(t) for t in values if re.fullmatch(r"\d{1,7}", t)), None) for values in texts
     )
     return rank, local, world
 
 
-def _job(cgroup: str) -> str | None:
-    """Slurm's job number as it stands in a control group's path."""
-    found = re.search(r"/job_(\d{1,12})(?:/|$)", cgroup, re.MULTILINE)
-    return found.group(1) if found else None
+def _slurm_job(cgroup: str) -> str | None:
+    """Slurm's job number in a control group's path."""
+    match = re.search(r"/job_(\d{1,12})(?:/|$)", cgroup, re.MULTILINE)
+    return match.group(1) if match else None
 
 
 def _has_ipc_lock(mask: str) -> bool:

@@ -23,7 +23,7 @@ _OF_ONE_RANK = ("RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "NCCL_HOSTID", "NC
 
 @record
 class Setting:
-    """One value of a variable and everywhere it was found; `probe` told of the first place."""
+    """One value of a variable and everywhere it was found; `probe` has the first place."""
 
     name: str
     value: str
@@ -69,17 +69,19 @@ class Settings:
     def parse(cls, env: Env | Unseen, processes: Processes | Unseen) -> Settings | Unseen:
         """Put both together; unseen only when neither was seen."""
         running = processes.of(*ROLES) if isinstance(processes, Processes) else ()
-        training = _training(running)
-        ranks = {process.label: _relevant(process.environment) for process in training}
-        jobs = tuple(_jobs(training, processes)) if isinstance(processes, Processes) else ()
+        training = _training_processes(running)
+        ranks = {process.label: _relevant_variables(process.environment) for process in training}
+        jobs = tuple(_group_jobs(training, processes)) if isinstance(processes, Processes) else ()
         if isinstance(env, Unseen):
             return cls(ranks=ranks, jobs=jobs, partly=env) if ranks else env
         return cls(
-            here=_relevant(env.variables),
-            files={file.path: _relevant(file.variables) for file in env.files if file.error is None},
+            here=_relevant_variables(env.variables),
+            files={
+                file.path: _relevant_variables(file.variables) for file in env.files if file.error is None
+            },
             ranks=ranks,
             jobs=jobs,
-            foreign=frozenset(_foreign(training, env.variables.get("HOME"))),
+            foreign=frozenset(_foreign_processes(training, env.variables.get("HOME"))),
             unread={file.path: file.error or "" for file in env.files if _is_missed(file)},
             misread={file.path: file.misread for file in env.files if file.misread},
             partly=processes if isinstance(processes, Unseen) and processes.applies else env.partly,
@@ -87,17 +89,17 @@ class Settings:
 
     def nccl_files(self) -> tuple[str, ...]:
         """The files NCCL reads itself: its two, and the one NCCL_CONF_FILE names."""
-        named = self.here.get("NCCL_CONF_FILE")
-        return tuple(path for path in self.files if path == named or path.endswith("nccl.conf"))
+        conf_file = self.here.get("NCCL_CONF_FILE")
+        return tuple(path for path in self.files if path == conf_file or path.endswith("nccl.conf"))
 
     def all(self) -> tuple[Setting, ...]:
         """Every variable with every value it has, sorted by name."""
-        found: dict[tuple[str, str], list[str]] = {}
-        for place, name, value in self._each():
-            found.setdefault((name, value), []).append(place)
+        places_by_setting: dict[tuple[str, str], list[str]] = {}
+        for place, name, value in self._occurrences():
+            places_by_setting.setdefault((name, value), []).append(place)
         return tuple(
-            Setting(name, value, _short(places), "processes" if places[0] in self.ranks else "env")
-            for (name, value), places in sorted(found.items())
+            Setting(name, value, _shorten_places(places), "processes" if places[0] in self.ranks else "env")
+            for (name, value), places in sorted(places_by_setting.items())
         )
 
     def environments(self) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -133,48 +135,48 @@ class Settings:
         """The names and values once, with their places."""
         return {"settings": [{"name": s.name, "value": s.value, "places": s.places} for s in self.all()]}
 
-    def _each(self) -> Iterator[tuple[str, str, str]]:
+    def _occurrences(self) -> Iterator[tuple[str, str, str]]:
         for place, variables in ((HERE, self.here), *self.files.items(), *self.ranks.items()):
             for name, value in variables.items():
                 yield place, name, value
 
 
-def _training(processes: tuple[Process, ...]) -> tuple[Process, ...]:
+def _training_processes(processes: tuple[Process, ...]) -> tuple[Process, ...]:
     """Those whose environment could be read; idle Ray workers count only where nothing else trains."""
     read = tuple(process for process in processes if process.environment)
     ranks = tuple(process for process in read if process.role != "ray-worker" or process.libraries)
     return ranks or read
 
 
-def _jobs(training: tuple[Process, ...], processes: Processes) -> Iterator[tuple[str, ...]]:
+def _group_jobs(training: tuple[Process, ...], processes: Processes) -> Iterator[tuple[str, ...]]:
     """The labels of the processes that were started together and do the same work.
 
     Two jobs may share a node, and two launchers a Slurm job: a rendezvous, a Ray job and a launcher belong to
     one job. Without any of them the parent does.
     """
     by_pid = {process.pid: process for process in processes.all}
-    found: dict[tuple[object, ...], list[str]] = {}
+    labels_by_job: dict[tuple[object, ...], list[str]] = {}
     for process in training:
         ray = process.environment.get("RAY_JOB_ID")
-        known = (process.job, process.master, ray, _launcher(process, by_pid))
-        key = (process.role, process.uid, *known, None if any(known) else process.ppid)
-        found.setdefault(key, []).append(process.label)
-    yield from map(tuple, found.values())
+        job_marks = (process.job, process.master, ray, _nearest_launcher(process, by_pid))
+        key = (process.role, process.uid, *job_marks, None if any(job_marks) else process.ppid)
+        labels_by_job.setdefault(key, []).append(process.label)
+    yield from map(tuple, labels_by_job.values())
 
 
-def _launcher(process: Process, by_pid: Mapping[int, Process]) -> int | None:
+def _nearest_launcher(process: Process, by_pid: Mapping[int, Process]) -> int | None:
     """The nearest launcher above a process."""
-    seen = {process.pid}
+    pids = {process.pid}
     parent = by_pid.get(process.ppid)
-    while parent and parent.pid not in seen:
+    while parent and parent.pid not in pids:
         if parent.role == "launcher":
             return parent.pid
-        seen.add(parent.pid)
+        pids.add(parent.pid)
         parent = by_pid.get(parent.ppid)
     return None
 
 
-def _foreign(processes: tuple[Process, ...], home: str | None) -> Iterator[str]:
+def _foreign_processes(processes: tuple[Process, ...], home: str | None) -> Iterator[str]:
     for process in processes:
         theirs = process.environment.get("HOME")
         if home and theirs and theirs != home:
@@ -186,7 +188,7 @@ def _is_missed(file: EnvFile) -> bool:
     return file.error is not None and (file.error != "ENOENT" or not file.path.endswith("nccl.conf"))
 
 
-def _relevant(variables: Mapping[str, str]) -> dict[str, str]:
+def _relevant_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """What some library reads, or what looks as if one should."""
     return {name: value for name, value in variables.items() if is_relevant(name)}
 
@@ -196,6 +198,6 @@ def is_relevant(name: str) -> bool:
     return is_env_var(name) or family(name) is not None or suggest(name) is not None
 
 
-def _short(places: list[str]) -> tuple[str, ...]:
-    """A few places stand for many."""
+def _shorten_places(places: list[str]) -> tuple[str, ...]:
+    """A few places instead of many."""
     return (*places[:3], f"{len(places) - 3} more") if len(places) > 4 else tuple(places)

@@ -30,26 +30,26 @@ class SystemPackages:
     said: tuple[Evidence, ...] = ()
 
     @classmethod
-    def parse(cls, seen: Observation) -> SystemPackages | Unseen:
+    def parse(cls, observation: Observation) -> SystemPackages | Unseen:
         """Read the names of files; a source alone counts too, because images lack dpkg's lists."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         installed = [re.sub(r"\.list$", " is installed", path.rpartition("/")[2]) for path in files.stats]
-        sources = [f"{path}: {_first(text)}" for path, text in files.files.items() if "ambda" in path]
-        said = [reading(seen.probe, f'stats["{path}"]') for path in sorted(files.stats)]
-        said += [
-            Evidence(seen.probe, _first(text), f'files["{path}"]')
+        sources = [f"{path}: {_first_line(text)}" for path, text in files.files.items() if "ambda" in path]
+        evidence = [reading(observation.probe, f'stats["{path}"]') for path in sorted(files.stats)]
+        evidence += [
+            Evidence(observation.probe, _first_line(text), f'files["{path}"]')
             for path, text in sorted(files.files.items())
             if "ambda" in path
         ]
-        return cls((*sorted(installed), *sorted(sources)), tuple(said))
+        return cls((*sorted(installed), *sorted(sources)), tuple(evidence))
 
     def public(self) -> dict[str, Any]:
         """What speaks for Lambda Stack."""
         return {"lambda_stack": list(self.lambda_stack)}
 
 
-def _first(text: str) -> str:
+def _first_line(text: str) -> str:
     lines = (line.strip() for line in text.splitlines())
     return next((line for line in lines if line and not line.startswith("#")), "")[:200]

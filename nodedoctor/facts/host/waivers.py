@@ -37,18 +37,18 @@ class Waivers:
     unreadable: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, seen: Observation) -> Waivers | Unseen:
+    def parse(cls, observation: Observation) -> Waivers | Unseen:
         """Read the file; a bad line is kept as such and waives nothing."""
-        if not seen.answered:
-            return Unseen.of(seen)
+        if not observation.answered:
+            return Unseen.of(observation)
         try:
-            text = answer(seen.text)["files"].get(PATH, "")
+            text = answer(observation.text)["files"].get(PATH, "")
             lines = [line.partition("#")[0].strip() for line in text.splitlines()]
         except (ValueError, TypeError, KeyError, AttributeError):
-            return Unseen.of(seen)
-        parsed = [(line, _waiver(line)) for line in lines if line]
-        good = tuple(waiver for _, waiver in parsed if waiver is not None)
-        return cls(good, tuple(line for line, waiver in parsed if waiver is None))
+            return Unseen.of(observation)
+        waiver_lines = [(line, _parse_waiver(line)) for line in lines if line]
+        good = tuple(waiver for _, waiver in waiver_lines if waiver is not None)
+        return cls(good, tuple(line for line, waiver in waiver_lines if waiver is None))
 
     def apply(self, check: str, finding: Finding, moment: Moment) -> Finding:
         """The finding, marked as waived where a waiver for it is still in force."""
@@ -65,7 +65,7 @@ class Waivers:
         return {"waivers": [{"id": w.id, "until": str(w.until), "reason": w.reason} for w in self.waivers]}
 
 
-def _waiver(line: str) -> Waiver | None:
+def _parse_waiver(line: str) -> Waiver | None:
     words = line.split(None, 2)
     try:
         return Waiver(words[0], date.fromisoformat(words[1]), words[2])

@@ -122,7 +122,7 @@ class PcieError(LogEvent):
 
 @record
 class OomKill(LogEvent):
-    """A process the kernel ended for want of memory; `limited` by a control group, else by the node."""
+    """A process the kernel ended because memory ran out; `limited` by a control group, else by the node."""
 
     pid: int
     name: str
@@ -188,7 +188,7 @@ class IommuFault(LogEvent):
 
 @record
 class RamError(LogEvent):
-    """An error of the host's memory; `corrected` ones did no harm. `place` is the module's name if told.
+    """An error of the host's memory; `corrected` ones did no harm. `place` is the module's name if known.
 
     `count` is how many errors the line reports (linux, drivers/edac/edac_mc.c: error_count).
     """
@@ -199,7 +199,7 @@ class RamError(LogEvent):
 
 
 def times(events: Sequence[LogEvent]) -> str:
-    """How often and from when to when, to stand behind a sentence."""
+    """How often and from when to when, to follow a sentence."""
     first, last = events[0].when.short, events[-1].when.short
     often = f", {len(events)} times" if len(events) > 1 else ""
     if not first:

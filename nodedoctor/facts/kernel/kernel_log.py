@@ -92,23 +92,29 @@ class KernelLog:
     full: tuple[FullTable, ...] = ()
 
     @classmethod
-    def parse(cls, seen: Observation, container: Container | Unseen) -> KernelLog | Unseen:
+    def parse(cls, observation: Observation, container: Container | Unseen) -> KernelLog | Unseen:
         """Read the child's document, or plain text that somebody pasted into a recording."""
-        if not seen.answered and not seen.text:
-            return Unseen.of(seen, WAY_OUT)
-        document = _document(seen.text)
+        if not observation.answered and not observation.text:
+            return Unseen.of(observation, WAY_OUT)
+        document = _log_document(observation.text)
         if document is None:
             # Half of our child's document still shows what happened, its line ends as JSON writes them.
-            plain = seen.text.replace("\\n", "\n") if seen.text.startswith("{") else seen.text
-            part = Unseen.of(seen, WAY_OUT) if not seen.answered else _PASTED
-            return _denied(seen) or cls.of(plain, _RECORDED, cut=seen.truncated, partly=part)
+            plain = (
+                observation.text.replace("\\n", "\n")
+                if observation.text.startswith("{")
+                else observation.text
+            )
+            part = Unseen.of(observation, WAY_OUT) if not observation.answered else _PASTED
+            return _why_denied(observation) or cls.of(
+                plain, _RECORDED, is_cut=observation.truncated, partly=part
+            )
         text = document.get("text")
         if not isinstance(document.get("source"), str) or not isinstance(text, str) or not text.strip():
-            return _unseen(document, isinstance(container, Container) and container.inside)
+            return _why_no_log(document, isinstance(container, Container) and container.inside)
         epoch = document.get("boot_epoch")
         boot = float(epoch) if isinstance(epoch, int) else None
-        partly = _unfinished(document, seen)
-        return cls.of(text, document["source"], boot, cut=document.get("cut") is True, partly=partly)
+        partly = _why_unfinished(document, observation)
+        return cls.of(text, document["source"], boot, is_cut=document.get("cut") is True, partly=partly)
 
     @classmethod
     def of(
@@ -117,7 +123,7 @@ class KernelLog:
         source: str,
         boot_epoch: float | None = None,
         *,
-        cut: bool = False,
+        is_cut: bool = False,
         partly: Unseen | None = None,
     ) -> KernelLog:
         """Sort the lines of a log into events."""
@@ -126,7 +132,7 @@ class KernelLog:
         cgroups: dict[int, str] = {}
         back: dict[str, int] = {}
         for line in lines_with(_WORDS, text, boot_epoch):
-            event = _event(line, text)
+            event = _line_event(line, text)
             if event is not None:
                 groups.setdefault(type(event), []).append(event)
             elif summary := system.oom_cgroup(line):
@@ -140,13 +146,13 @@ class KernelLog:
             text.count("\n") + (not text.endswith("\n")),
             begins,
             ends,
-            cut,
+            is_cut,
             partly,
             tuple(_told_once(groups.get(LoggedXid, []))),
             tuple(groups.get(Sxid, ())),
             tuple(groups.get(DriverEvent, ())),
             tuple(groups.get(PcieError, ())),
-            tuple(_victims(groups.get(OomKill, []), cgroups)),
+            tuple(_merge_kills(groups.get(OomKill, []), cgroups)),
             tuple(s for s in groups.get(Stall, ()) if s.when.at > back.get(s.where or "", -1)),
             tuple(groups.get(NicEvent, ())),
             tuple(groups.get(IommuFault, ())),
@@ -171,7 +177,7 @@ class KernelLog:
         return max((event.when.at for event in self.driver if event.kind == "boot"), default=0)
 
     def since(self, events: Iterable[E], moment: Moment) -> list[E]:
-        """Those that are not older than --since, as far as their times can be told."""
+        """Those that are not older than --since, as far as their times are known."""
         if moment.since is None:
             return list(events)
         begin = moment.since.timestamp()
@@ -179,7 +185,7 @@ class KernelLog:
         return [event for event, seconds in dated if seconds is None or seconds >= begin]
 
     def starts(self, device: str | None = None, *, any_device: bool = False) -> tuple[When, ...]:
-        """When kernel, driver or that device, or any, started anew."""
+        """When kernel, driver or that device, or any, started again."""
         boots = (event.when for event in self.driver if event.kind == "boot")
         return (*boots, *self.cures(device, any_device=any_device))
 
@@ -193,7 +199,7 @@ class KernelLog:
         return tuple(event.when for event in ours)
 
     def public(self) -> dict[str, Any]:
-        """How much there was of what; the events themselves stand in the findings."""
+        """How much there was of what; the events themselves are in the findings."""
         return {
             "source": self.source,
             "lines": self.lines,
@@ -239,7 +245,7 @@ def _seconds_between(first: When, second: When) -> float:
     return second.seconds - first.seconds
 
 
-def _document(text: str) -> dict[str, Any] | None:
+def _log_document(text: str) -> dict[str, Any] | None:
     """The child's document; None for anything else."""
     if not text.startswith("{"):
         return None
@@ -250,54 +256,58 @@ def _document(text: str) -> dict[str, Any] | None:
     return document if isinstance(document, dict) and "source" in document else None
 
 
-def _unfinished(document: Mapping[str, Any], seen: Observation) -> Unseen | None:
+def _why_unfinished(document: Mapping[str, Any], observation: Observation) -> Unseen | None:
     """Why the text is not the whole log: the child, or the tool that it asked, did not come to its end."""
-    if not seen.answered:
-        return Unseen.of(seen, WAY_OUT)
-    said = document.get("unfinished")
-    return Unseen("crash", f"{seen.probe}: {said}", WAY_OUT, seen.probe) if isinstance(said, str) else None
+    if not observation.answered:
+        return Unseen.of(observation, WAY_OUT)
+    reason = document.get("unfinished")
+    return (
+        Unseen("crash", f"{observation.probe}: {reason}", WAY_OUT, observation.probe)
+        if isinstance(reason, str)
+        else None
+    )
 
 
-def _denied(seen: Observation) -> Unseen | None:
+def _why_denied(observation: Observation) -> Unseen | None:
     """A paste that holds only the complaint of a tool, or nothing."""
-    lines = [line.strip() for line in seen.text.splitlines() if line.strip()]
+    lines = [line.strip() for line in observation.text.splitlines() if line.strip()]
     if any(line not in ("-- No entries --",) and not line.startswith(_NO_LOG) for line in lines):
         return None
-    said = "; ".join(lines)
-    denied = "not permitted" in said or "ermission" in said or "not seeing" in said
+    complaints = "; ".join(lines)
+    denied = "not permitted" in complaints or "ermission" in complaints or "not seeing" in complaints
     if denied:
-        return Unseen("denied", f"kernel-log: {said[:EVIDENCE]}", WAY_OUT, seen.probe)
-    return Unseen("not-visible-here", "kernel-log: the log is empty", WAY_OUT, seen.probe)
+        return Unseen("denied", f"kernel-log: {complaints[:EVIDENCE]}", WAY_OUT, observation.probe)
+    return Unseen("not-visible-here", "kernel-log: the log is empty", WAY_OUT, observation.probe)
 
 
-def _unseen(document: Mapping[str, Any], inside: bool) -> Unseen:
+def _why_no_log(document: Mapping[str, Any], inside: bool) -> Unseen:
     """Why no source had the log."""
-    listed = document.get("failed")
-    failed = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    reasons = "; ".join(f"{one.get('source')}: {one.get('said') or one.get('why')}" for one in failed)
+    failures = document.get("failed")
+    failed = [row for row in failures if isinstance(row, dict)] if isinstance(failures, list) else []
+    reasons = "; ".join(f"{row.get('source')}: {row.get('said') or row.get('why')}" for row in failed)
     note = f"the kernel's log cannot be read: {reasons}"[: 2 * EVIDENCE]
     if inside:
         return Unseen("not-visible-here", note, ON_HOST, "kernel-log")
-    denied = any(one.get("why") == "denied" for one in failed)
+    denied = any(row.get("why") == "denied" for row in failed)
     way_out = FOR_ROOT if document.get("uid") == 0 else WAY_OUT
     return Unseen("denied" if denied else "not-visible-here", note, way_out, "kernel-log")
 
 
-def _event(line: KernelLine, text: str) -> LogEvent | None:
+def _line_event(line: KernelLine, text: str) -> LogEvent | None:
     """The event a line tells of: what the first reader that understands it makes of it."""
     readers = (read for words, read in _READERS if not set(words).isdisjoint(line.words))
     return next((event for read in readers if (event := read(line, text))), None)
 
 
-def _nvidia(line: KernelLine, text: str) -> LogEvent | None:
-    if "Xid" in line.words and (said := nvidia.xid(line) or nvidia.sxid(line)):
-        return said
-    after = " ".join(following(text, line.when.at, 3)) if "NVRM: " in line.text else ""
-    return nvidia.off_bus(line, after) or nvidia.driver_event(line, after)
+def _nvidia_event(line: KernelLine, text: str) -> LogEvent | None:
+    if "Xid" in line.words and (event := nvidia.xid(line) or nvidia.sxid(line)):
+        return event
+    next_text = " ".join(following(text, line.when.at, 3)) if "NVRM: " in line.text else ""
+    return nvidia.off_bus(line, next_text) or nvidia.driver_event(line, next_text)
 
 
 _READERS: tuple[tuple[tuple[str, ...], Callable[[KernelLine, str], LogEvent | None]], ...] = (
-    (("Xid", "NVRM:", "nvidia", "NVIDIA", "nv_peer_mem"), _nvidia),
+    (("Xid", "NVRM:", "nvidia", "NVIDIA", "nv_peer_mem"), _nvidia_event),
     (
         ("PCIe Bus Error", "DPC: containment", "pciehp", "retraining", "[Hardware Error]", "inaccessible"),
         lambda line, text: system.pcie(line, tuple(following(text, line.when.at, 12))),
@@ -335,14 +345,14 @@ def _told_once(xids: list[LoggedXid]) -> Iterator[LoggedXid]:
     yield from (xid for xid in xids if "Xid" in xid.text or xid.device not in numbered)
 
 
-def _victims(killed: list[OomKill], cgroups: Mapping[int, str]) -> Iterator[OomKill]:
+def _merge_kills(killed: list[OomKill], cgroups: Mapping[int, str]) -> Iterator[OomKill]:
     """One kill per process: old kernels announce it first and say the sizes in a second line."""
     latest: dict[int, OomKill] = {}
     for kill in killed:
-        known = latest.get(kill.pid)
-        if known is None or kill.rss_gib is not None:
+        earlier = latest.get(kill.pid)
+        if earlier is None or kill.rss_gib is not None:
             # Before Linux 4.19 only the first line says that a control group's limit was reached.
-            announced = known is not None and known.limited and known.rss_gib is None
+            announced = earlier is not None and earlier.limited and earlier.rss_gib is None
             latest[kill.pid] = replace(kill, limited=True) if announced else kill
     for kill in latest.values():
         group = cgroups.get(kill.pid)

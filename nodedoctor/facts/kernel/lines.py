@@ -57,11 +57,11 @@ class When:
     @property
     def short(self) -> str:
         """The time to the second, as people read it: 2026-11-14 08:41:07, a zone only when it is not UTC."""
-        found = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)[.,\d]*(.*)", self.text)
-        if found is None:
+        match = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)[.,\d]*(.*)", self.text)
+        if match is None:
             return re.sub(r"^(\d+)\.\d+(?= s after boot)", r"\1", self.text)
-        zone = "" if found[3] in ("Z", "+00:00", "+0000") else found[3]
-        return f"{found[1]} {found[2]}{zone}"
+        zone = "" if match[3] in ("Z", "+00:00", "+0000") else match[3]
+        return f"{match[1]} {match[2]}{zone}"
 
 
 @record
@@ -75,17 +75,17 @@ class KernelLine:
 
 def lines_with(words: Iterable[str], text: str, boot_epoch: float | None = None) -> Iterator[KernelLine]:
     """The messages that hold one of the words, in the log's order. `boot_epoch` dates a bare dmesg."""
-    found: dict[int, list[str]] = {}
+    words_at: dict[int, list[str]] = {}
     for word in words:
-        for start in _starts(text, word):
-            found.setdefault(start, []).append(word)
-    for start in sorted(found):
+        for start in _line_starts(text, word):
+            words_at.setdefault(start, []).append(word)
+    for start in sorted(words_at):
         raw = line_at(text, start)
         head = _HEAD.match(raw)
         used = head.end() if head else 0
         dated = bool(head and any(head.groupdict().values()))
-        rest = _continued(text, start + len(raw) + 1, found) if dated else ""
-        yield KernelLine(when(head, boot_epoch, start), raw[used:].rstrip() + rest, tuple(found[start]))
+        rest = _continuation_text(text, start + len(raw) + 1, words_at) if dated else ""
+        yield KernelLine(when(head, boot_epoch, start), raw[used:].rstrip() + rest, tuple(words_at[start]))
 
 
 def following(text: str, at: int, count: int) -> Iterator[str]:
@@ -119,9 +119,9 @@ def when(head: re.Match[str] | None, boot_epoch: float | None = None, at: int = 
     iso, syslog, human, boot = head.group("iso", "syslog", "human", "boot")
     try:
         if iso:
-            return _iso(iso, at)
+            return _parse_iso(iso, at)
         if syslog or human:
-            # A year that has a 29th of February stands in for the one that syslog does not write.
+            # Syslog writes no year: take one that has a 29th of February.
             moment = (
                 datetime.strptime(human, "%a %b %d %H:%M:%S %Y")
                 if human
@@ -136,15 +136,15 @@ def when(head: re.Match[str] | None, boot_epoch: float | None = None, at: int = 
     return When(f"{boot} s after boot", seconds + (boot_epoch or 0.0), boot_epoch is not None, at)
 
 
-def _iso(text: str, at: int) -> When:
-    plain = re.sub(r"[.,](\d{1,9})", lambda found: "." + (found.group(1) + "00000")[:6], text)
+def _parse_iso(text: str, at: int) -> When:
+    plain = re.sub(r"[.,](\d{1,9})", lambda match: "." + (match.group(1) + "00000")[:6], text)
     plain = re.sub(r"([+-]\d\d)(\d\d)$", r"\1:\2", plain.replace("Z", "+00:00"))
     moment = datetime.fromisoformat(plain)
     zone = moment.tzinfo is not None
     return When(text, (moment if zone else moment.replace(tzinfo=timezone.utc)).timestamp(), zone, at)
 
 
-def _starts(text: str, word: str) -> Iterator[int]:
+def _line_starts(text: str, word: str) -> Iterator[int]:
     """Where the lines that hold a word begin, each once."""
     at = text.find(word)
     while at >= 0:
@@ -153,11 +153,11 @@ def _starts(text: str, word: str) -> Iterator[int]:
         at = -1 if end < 0 else text.find(word, end)
 
 
-def _continued(text: str, at: int, found: dict[int, list[str]]) -> str:
-    """What stands on the next lines, as long as they have no time of their own and no message of theirs."""
+def _continuation_text(text: str, at: int, words_at: dict[int, list[str]]) -> str:
+    """The text of the next lines, as long as they have no time of their own and no message of theirs."""
     parts = []
     for _ in range(_JOINED):
-        if at >= len(text) or any(word != "NVRM:" for word in found.get(at, ())):
+        if at >= len(text) or any(word != "NVRM:" for word in words_at.get(at, ())):
             break
         raw = line_at(text, at)
         head = _HEAD.match(raw)

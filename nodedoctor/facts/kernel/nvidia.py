@@ -98,53 +98,53 @@ _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
 
 def xid(line: KernelLine) -> LoggedXid | None:
     """An Xid line, with or without a process, of a MIG instance, in the forms of old drivers."""
-    found = _XID_FIRST.search(line.text) or _XID.search(line.text)
-    if found is None:
+    match = _XID_FIRST.search(line.text) or _XID.search(line.text)
+    if match is None:
         return None
-    rest = found.group("rest")
+    rest = match.group("rest")
     owner = _OWNER.match(rest)
     pid, name = owner.group("pid", "name") if owner else (None, None)
-    device = found.group("device")
+    device = match.group("device")
     return LoggedXid(
         line.when,
         line.text[:EVIDENCE],
-        int(found.group("code")),
+        int(match.group("code")),
         bdf(device) if device else None,
         int(pid) if pid and pid.isdecimal() else None,
         name if name and name != "<unknown>" else None,
-        (found.group("mig") or "").strip() or None,
+        (match.group("mig") or "").strip() or None,
     )
 
 
-def off_bus(line: KernelLine, after: str) -> LoggedXid | None:
-    """A GPU said to be off the bus without the number 79; `after` are the texts of the next lines."""
-    found = _OFF_BUS.search(line.text)
-    if found is None:
+def off_bus(line: KernelLine, next_text: str) -> LoggedXid | None:
+    """A GPU said to be off the bus without the number 79; `next_text` has the next lines."""
+    match = _OFF_BUS.search(line.text)
+    if match is None:
         first = _OFF_BUS_FIRST.search(line.text)
-        found = first if first and "fallen off the bus" in f"{line.text} {after}" else None
-    if found is None or "Xid" in line.text:
+        match = first if first and "fallen off the bus" in f"{line.text} {next_text}" else None
+    if match is None or "Xid" in line.text:
         return None
-    return LoggedXid(line.when, line.text[:EVIDENCE], 79, bdf(found.group("device")))
+    return LoggedXid(line.when, line.text[:EVIDENCE], 79, bdf(match.group("device")))
 
 
 def sxid(line: KernelLine) -> Sxid | None:
     """The first line of an NVSwitch error; its companions with severity and data count for nothing."""
-    found = _SXID.search(line.text)
-    if found is None:
+    match = _SXID.search(line.text)
+    if match is None:
         return None
-    link = _LINK.search(found.group("rest"))
+    link = _LINK.search(match.group("rest"))
     return Sxid(
         line.when,
         line.text[:EVIDENCE],
-        int(found.group("code")),
-        found.group("kind").lower() == "fatal",
-        found.group("switch").removeprefix("nvidia-"),
-        bdf(found.group("device")),
+        int(match.group("code")),
+        match.group("kind").lower() == "fatal",
+        match.group("switch").removeprefix("nvidia-"),
+        bdf(match.group("device")),
         int(link.group(1)) if link else None,
     )
 
 
-def driver_event(line: KernelLine, after: str) -> DriverEvent | None:
+def driver_event(line: KernelLine, next_text: str) -> DriverEvent | None:
     """The driver was loaded, a GPU was reset, or something did not start."""
     text = line.text
     if loaded := _LOADED.search(text):
@@ -155,10 +155,10 @@ def driver_event(line: KernelLine, after: str) -> DriverEvent | None:
         device, driver = bound.group("device", "driver")
         return DriverEvent(line.when, text[:EVIDENCE], "bound", bdf(device), driver)
     if mismatch := _MISMATCH.search(text):
-        versions = _VERSION.findall(f"{text} {after}")[:2]
-        told = f"{text} {after}" if len(_VERSION.findall(text)) < 2 else text
+        versions = _VERSION.findall(f"{text} {next_text}")[:2]
+        shown = f"{text} {next_text}" if len(_VERSION.findall(text)) < 2 else text
         version, client = " ".join(versions) or None, mismatch.group("client")
-        return DriverEvent(line.when, told[:EVIDENCE], "mismatch", version=version, client=client)
+        return DriverEvent(line.when, shown[:EVIDENCE], "mismatch", version=version, client=client)
     for pattern, kind in _TROUBLE:
         if pattern.search(text):
             device = _DEVICE.search(text)

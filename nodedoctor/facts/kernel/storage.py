@@ -82,9 +82,9 @@ _PATTERNS: tuple[tuple[re.Pattern[str], StorageKind], ...] = (
 def storage(line: KernelLine) -> StorageEvent | None:
     """What a disk, an array, a file system or its server went through."""
     for pattern, kind in _PATTERNS:
-        if found := pattern.search(line.text):
-            system = found.groupdict().get("system", "").lower()
-            return StorageEvent(line.when, line.text[:EVIDENCE], kind, found.group("device"), system)
+        if match := pattern.search(line.text):
+            system = match.groupdict().get("system", "").lower()
+            return StorageEvent(line.when, line.text[:EVIDENCE], kind, match.group("device"), system)
     return None
 
 
@@ -100,30 +100,30 @@ _UNCORRECTED_BIT = 61
 """MCi_STATUS.UC (Intel SDM volume 3B, 16.3.2.2; AMD APM volume 2, 9.3.2): the error was not corrected."""
 
 
-def cpu(line: KernelLine, after: Collection[str]) -> CpuEvent | None:
+def cpu(line: KernelLine, next_lines: Collection[str]) -> CpuEvent | None:
     """A machine check, an error the firmware reports, or a processor that slows itself because of heat.
 
-    `after` are the next lines: an error of the firmware names its section there; those of the PCI bus and of
-    memory modules that EDAC names have readers of their own.
+    An error of the firmware names its section in `next_lines`; those of the PCI bus and of memory modules
+    that EDAC names have readers of their own.
     """
     text = line.text[:EVIDENCE]
-    if found := _HOT.search(line.text):
-        return CpuEvent(line.when, text, "hot", int(found.group(1)))
-    if found := _BANK.search(line.text):
-        uncorrected = int(found.group("status"), 16) >> _UNCORRECTED_BIT & 1
+    if match := _HOT.search(line.text):
+        return CpuEvent(line.when, text, "hot", int(match.group(1)))
+    if match := _BANK.search(line.text):
+        uncorrected = int(match.group("status"), 16) >> _UNCORRECTED_BIT & 1
         kind: CpuKind = "uncorrected" if uncorrected else "corrected"
-        return CpuEvent(line.when, text, kind, int(found.group("cpu")))
-    if found := _AMD.search(line.text):
-        word = found.group("kind")
+        return CpuEvent(line.when, text, kind, int(match.group("cpu")))
+    if match := _AMD.search(line.text):
+        word = match.group("kind")
         if word == "Machine Check":
             return None
         return CpuEvent(line.when, text, "corrected" if word in ("Corrected", "Deferred") else "uncorrected")
     if _RECORDED in line.text:
         return CpuEvent(line.when, text, "recorded")
-    if found := _APEI.search(line.text):
-        section = next((told.group("type") for told in map(_SECTION.search, after) if told), "")
+    if match := _APEI.search(line.text):
+        section = next((row.group("type") for row in map(_SECTION.search, next_lines) if row), "")
         if "PCI" in section or not section:
             return None
-        corrected = found.group("severity") == "corrected"
+        corrected = match.group("severity") == "corrected"
         return CpuEvent(line.when, f"{text}; {section}", "corrected" if corrected else "uncorrected")
     return None

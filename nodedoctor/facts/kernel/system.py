@@ -38,7 +38,7 @@ _MAKER = regex(r"device \[([0-9a-f]{4}):[0-9a-f]{4}\] error status/mask")
 _HELPLESS = regex(
     rf"\b(nvidia|mlx[45]_core) {ADDRESS}: (?:AER: can't recover|device has no AER-aware driver)"
 )
-_LOST = regex(
+_LINK_LOST = regex(
     r"pciehp: Slot\([^)]*\): (?:Link Down|Card not present)|broken device, retraining|retraining failed"
     r"|[Uu]nable to change power state .*device inaccessible"
 )
@@ -132,52 +132,52 @@ _SMMU = regex(r"arm-smmu-v3 \S+: (?:event 0x(?:02|03|06|10|11|12|13)\b|\s*event:
 
 def named_device(text: str) -> tuple[str | None, str | None]:
     """The driver and address at the start of `mlx5_core 0000:5d:00.0: …`."""
-    found = _DEVICE.search(text)
-    return (found.group("driver"), bdf(found.group("device"))) if found else (None, None)
+    match = _DEVICE.search(text)
+    return (match.group("driver"), bdf(match.group("device"))) if match else (None, None)
 
 
-def pcie(line: KernelLine, after: Collection[str]) -> PcieError | None:
-    """An error of the bus; `after` are the next lines, which name the maker and who suffers."""
-    severity = _severity(line.text)
+def pcie(line: KernelLine, next_lines: Collection[str]) -> PcieError | None:
+    """An error of the bus; `next_lines` name the maker and who suffers."""
+    severity = _error_severity(line.text)
     if severity is None:
         return None
     driver, device = named_device(line.text)
-    if told := _CPER.search(line.text):
-        device = next((found.group(1) for found in map(_CPER_DEVICE.search, after) if found), None)
+    if report := _CPER.search(line.text):
+        device = next((match.group(1) for match in map(_CPER_DEVICE.search, next_lines) if match), None)
         if device is None:  # firmware reports memory and processors in the same form
             return None
         levels: dict[str, Severity] = {"corrected": "corrected", "recoverable": "non-fatal"}
-        return PcieError(line.when, line.text[:EVIDENCE], levels.get(told.group(1), "fatal"), bdf(device))
-    below = (_HELPLESS.search(text) for text in after)
-    driver = next((found.group(1) for found in below if found), driver)
-    makers = (_MAKER.search(text) for text in after)
-    maker = next((found.group(1) for found in makers if found), None)
+        return PcieError(line.when, line.text[:EVIDENCE], levels.get(report.group(1), "fatal"), bdf(device))
+    below = (_HELPLESS.search(text) for text in next_lines)
+    driver = next((match.group(1) for match in below if match), driver)
+    makers = (_MAKER.search(text) for text in next_lines)
+    maker = next((match.group(1) for match in makers if match), None)
     return PcieError(line.when, line.text[:EVIDENCE], severity, device, driver, maker)
 
 
-def _severity(text: str) -> Severity | None:
-    if found := _SEVERITY.search(text):
-        if found.group(1):
+def _error_severity(text: str) -> Severity | None:
+    if match := _SEVERITY.search(text):
+        if match.group(1):
             return "corrected"
-        return "non-fatal" if found.group(2).lower().startswith("non") else "fatal"
+        return "non-fatal" if match.group(2).lower().startswith("non") else "fatal"
     if "DPC: containment event" in text:
         return "fatal"
-    if _LOST.search(text):
+    if _LINK_LOST.search(text):
         return "link-down"
     return "fatal" if _CPER.search(text) else None
 
 
 def oom(line: KernelLine) -> OomKill | None:
     """The line with the victim's sizes, of this and of older kernels."""
-    found = _OOM.search(line.text)
-    if found is None or "oom_reaper" in line.text:
+    match = _OOM.search(line.text)
+    if match is None or "oom_reaper" in line.text:
         return None
-    sizes = [int(size) for size in _ANON.findall(found.group("rest"))]
+    sizes = [int(size) for size in _ANON.findall(match.group("rest"))]
     return OomKill(
         line.when,
         line.text[:EVIDENCE],
-        int(found.group("pid")),
-        found.group("name") or found.group("uname") or "",
+        int(match.group("pid")),
+        match.group("name") or match.group("uname") or "",
         round(sum(sizes) / 1024**2, 1) if sizes else None,
         limited="emory cgroup out of memory" in line.text,
     )
@@ -185,50 +185,50 @@ def oom(line: KernelLine) -> OomKill | None:
 
 def mount_back(line: KernelLine) -> str | None:
     """The server that answers again."""
-    found = _MOUNT_BACK.search(line.text)
-    return found.group(1) if found else None
+    match = _MOUNT_BACK.search(line.text)
+    return match.group(1) if match else None
 
 
 def oom_cgroup(line: KernelLine) -> tuple[int, str] | None:
-    """The pid and control group of the summary line, which stands before the victim's."""
-    found = _OOM_CGROUP.search(line.text)
-    return (int(found.group("pid")), found.group("cgroup")) if found else None
+    """The pid and control group of the summary line, which comes before the victim's."""
+    match = _OOM_CGROUP.search(line.text)
+    return (int(match.group("pid")), match.group("cgroup")) if match else None
 
 
-def stall(line: KernelLine, after: Iterable[str]) -> Stall | None:
-    """A hang or a crash; `after` are the next lines, where the stack names the modules it went through."""
+def stall(line: KernelLine, next_lines: Iterable[str]) -> Stall | None:
+    """A hang or a crash; in `next_lines` the stack names the modules it went through."""
     text = line.text[:EVIDENCE]
-    if found := _CRASH.search(line.text):
-        pid, name, where = int(found.group("pid")), found.group("name").strip(), found.group("where")
+    if match := _CRASH.search(line.text):
+        pid, name, where = int(match.group("pid")), match.group("name").strip(), match.group("where")
         return Stall(line.when, text, "crash", pid, name.rpartition(": ")[2], None, where)
     for pattern, kind in ((_HUNG, "hung-task"), (_SOFT, "soft-lockup")):
-        if found := pattern.search(line.text):
-            pid, seconds = int(found.group("pid")), int(found.group("seconds"))
-            return Stall(line.when, text, kind, pid, found.group("name"), seconds, _module(after))  # type: ignore[arg-type]
-    if found := _NO_BLOCK.search(line.text):
-        return Stall(line.when, text, "no-block", name=found.group("name"), where=_module(after))
+        if match := pattern.search(line.text):
+            pid, seconds = int(match.group("pid")), int(match.group("seconds"))
+            return Stall(line.when, text, kind, pid, match.group("name"), seconds, _stack_module(next_lines))  # type: ignore[arg-type]
+    if match := _NO_BLOCK.search(line.text):
+        return Stall(line.when, text, "no-block", name=match.group("name"), where=_stack_module(next_lines))
     if _OOPS.search(line.text):
-        fault = next((found.group(1) for found in map(_RIP.search, after) if found), None)
+        fault = next((match.group(1) for match in map(_RIP.search, next_lines) if match), None)
         return Stall(line.when, text, "oops", where=fault)
-    if found := _MOUNT.search(line.text):
-        return Stall(line.when, text, "dead-mount", where=found.group("where") or found.group("fs"))
+    if match := _MOUNT.search(line.text):
+        return Stall(line.when, text, "dead-mount", where=match.group("where") or match.group("fs"))
     if _HARD.search(line.text):
-        return Stall(line.when, text, "hard-lockup", where=_module(after))
+        return Stall(line.when, text, "hard-lockup", where=_stack_module(next_lines))
     if _RCU.search(line.text):
-        return Stall(line.when, text, "rcu-stall", where=_module(after))
+        return Stall(line.when, text, "rcu-stall", where=_stack_module(next_lines))
     return None
 
 
-def _module(after: Iterable[str]) -> str | None:
+def _stack_module(next_lines: Iterable[str]) -> str | None:
     """The first module of interest in a stack; it ends where the next report begins."""
-    for text in after:
+    for text in next_lines:
         if "blocked for more than" in text or "</TASK>" in text:
             return None
-        found = _MODULE.search(text)
-        if found and re.match(
-            r"nvidia|nv_|gdrdrv|mlx|ib_|rdma|lustre|ptlrpc|lnet|gpfs|mmfs|nfs|wekafs|beegfs", found.group(1)
+        match = _MODULE.search(text)
+        if match and re.match(
+            r"nvidia|nv_|gdrdrv|mlx|ib_|rdma|lustre|ptlrpc|lnet|gpfs|mmfs|nfs|wekafs|beegfs", match.group(1)
         ):
-            return found.group(1)
+            return match.group(1)
     return None
 
 
@@ -237,15 +237,15 @@ def nic(line: KernelLine) -> NicEvent | None:
     text = line.text
     if late := _IPOIB.search(text):
         return NicEvent(line.when, text[:EVIDENCE], "queue", None, late.group("netdev"))
-    found = _NIC.search(text)
-    if found is None:
+    match = _NIC.search(text)
+    if match is None:
         return None
-    device = found.group("device")
+    device = match.group("device")
     where = bdf(device) if device else None
     kind: NicKind | None = next((kind for pattern, kind in _NIC_KINDS if pattern.search(text)), None)
     if kind is not None:
-        named = _WATCHED.search(text)
-        return NicEvent(line.when, text[:EVIDENCE], kind, where, named.group("netdev") if named else None)
+        watched = _WATCHED.search(text)
+        return NicEvent(line.when, text[:EVIDENCE], kind, where, watched.group("netdev") if watched else None)
     link = _NIC_LINK.search(text)
     if link is None:
         return None
@@ -261,18 +261,18 @@ def full(line: KernelLine) -> FullTable | None:
 
 def ram(line: KernelLine) -> RamError | None:
     """What EDAC, the machine check code and the memory failure handler say of the host's memory."""
-    if found := _EDAC.search(line.text):
-        corrected, count = found.group("kind") == "CE", int(found.group("count"))
-        return RamError(line.when, line.text[:EVIDENCE], corrected, found.group("place"), count)
+    if match := _EDAC.search(line.text):
+        corrected, count = match.group("kind") == "CE", int(match.group("count"))
+        return RamError(line.when, line.text[:EVIDENCE], corrected, match.group("place"), count)
     return RamError(line.when, line.text[:EVIDENCE], False) if _UNCORRECTED.search(line.text) else None
 
 
 def iommu(line: KernelLine) -> IommuFault | None:
     """A fault of Intel's, AMD's or ARM's IOMMU, with the device that caused it."""
     for pattern in (_DMAR, _DMAR_NEW):
-        if found := pattern.search(line.text):
-            return IommuFault(line.when, line.text[:EVIDENCE], bdf(found.group(1)))
-    if found := _AMD.search(line.text):
-        device = found.group(1) or named_device(line.text)[1]
+        if match := pattern.search(line.text):
+            return IommuFault(line.when, line.text[:EVIDENCE], bdf(match.group(1)))
+    if match := _AMD.search(line.text):
+        device = match.group(1) or named_device(line.text)[1]
         return IommuFault(line.when, line.text[:EVIDENCE], bdf(device) if device else None)
     return IommuFault(line.when, line.text[:EVIDENCE]) if _SMMU.search(line.text) else None

@@ -26,16 +26,22 @@ _NO_LIBRARY = "Give the container the driver's libraries (NVIDIA_DRIVER_CAPABILI
 @probe(QUICK, timeout=QUICK_SECONDS, lane=Lane.GPU_LOAD, after=("nvml", "processes"))
 def quick(options: Options, nvml: Observation, processes: Observation) -> Command | Observation:
     """Three seconds of copies between idle GPUs and with the host, verified."""
-    return skipped(QUICK, "measured with --deep") if options.deep else _plan(QUICK, options, nvml, processes)
+    return (
+        skipped(QUICK, "measured with --deep")
+        if options.deep
+        else _plan_copies(QUICK, options, nvml, processes)
+    )
 
 
 @probe(DEEP, timeout=DEEP_SECONDS, lane=Lane.GPU_LOAD, after=("nvml", "processes"))
 def deep(options: Options, nvml: Observation, processes: Observation) -> Command | Observation:
     """Up to forty seconds of copies with large buffers, device memory too (only with --deep)."""
-    return _plan(DEEP, options, nvml, processes) if options.deep else skipped(DEEP, "only with --deep")
+    return _plan_copies(DEEP, options, nvml, processes) if options.deep else skipped(DEEP, "only with --deep")
 
 
-def _plan(name: str, options: Options, nvml: Observation, processes: Observation) -> Command | Observation:
+def _plan_copies(
+    name: str, options: Options, nvml: Observation, processes: Observation
+) -> Command | Observation:
     if options.passive:
         return skipped(name, PASSIVE)
     free = idle(nvml, processes)
@@ -124,62 +130,62 @@ class Bandwidth:
     @classmethod
     def parse(cls, quick: Observation, deep: Observation) -> Bandwidth | Unseen:
         """Read the lines of probes/measured/bandwidth.py, as far as they go."""
-        seen = next((one for one in (deep, quick) if one.answered or one.outcome in BROKEN), None)
-        if seen is None:
+        observation = next((run for run in (deep, quick) if run.answered or run.outcome in BROKEN), None)
+        if observation is None:
             return _not_measured(quick, deep)
-        steps = list(steps_of(seen.text))
+        steps = list(steps_of(observation.text))
         if any(text(step, "error") == "NO_LIBRARY" for step in steps):
             note = next(text(step, "text") for step in steps if text(step, "error") == "NO_LIBRARY")
-            return Unseen("missing-tool", f"{seen.probe}: {note}", _NO_LIBRARY, seen.probe)
+            return Unseen("missing-tool", f"{observation.probe}: {note}", _NO_LIBRARY, observation.probe)
         if not steps:
-            return Unseen.of(seen)
-        return _read(seen, steps)
+            return Unseen.of(observation)
+        return _read_steps(observation, steps)
 
 
 def _not_measured(quick: Observation, deep: Observation) -> Unseen:
-    """Nobody asked for it, or nothing was idle: nothing to judge."""
-    for seen in (deep, quick):
-        if seen.outcome is Outcome.DENIED:
-            return Unseen.of(seen)
-    skips = [seen for seen in (quick, deep) if seen.outcome is Outcome.SKIPPED]
-    telling = [seen for seen in skips if "--deep" not in seen.note] or skips
+    """It was not asked for, or nothing was idle: nothing to judge."""
+    for observation in (deep, quick):
+        if observation.outcome is Outcome.DENIED:
+            return Unseen.of(observation)
+    skips = [observation for observation in (quick, deep) if observation.outcome is Outcome.SKIPPED]
+    telling = [observation for observation in skips if "--deep" not in observation.note] or skips
     return not_run(telling[0]) if telling else Unseen.skip("no bandwidth was measured")
 
 
-def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
+def _read_steps(observation: Observation, steps: list[Json]) -> Bandwidth:
     kinds = group_by(steps, lambda step: text(step, "step"))
     last = steps[-1] if text(steps[-1], "step") == "begin" else {}
-    under_way = seen.seconds - (number(last.get("at")) or 0.0)
-    told = seen.outcome is Outcome.CRASH or not seen.seconds or under_way >= HUNG_SECONDS
-    hung = _doing(last) if seen.outcome in BROKEN and last and told else ""
+    under_way = observation.seconds - (number(last.get("at")) or 0.0)
+    is_hang = observation.outcome is Outcome.CRASH or not observation.seconds or under_way >= HUNG_SECONDS
+    hung = _step_activity(last) if observation.outcome in BROKEN and last and is_hang else ""
     started = kinds.get("init", [{}])[0]
     gpus = [
         (whole_number(step, "index"), text(step, "error"), text(step, "call"))
         for step in kinds.get("gpu", ())
     ]
     memory = ((whole_number(step, "index"), number(step.get("gbytes_s"))) for step in kinds.get("memory", ()))
-    left = ((whole_number(step, "index"), text(step, "why")) for step in kinds.get("left-out", ()))
+    skipped_gpus = ((whole_number(step, "index"), text(step, "why")) for step in kinds.get("left-out", ()))
     return Bandwidth(
-        deep=seen.probe == DEEP,
+        deep=observation.probe == DEEP,
         gpus=tuple(index for index, error, _ in gpus if index is not None and not error),
-        pairs=tuple(_pairs(kinds.get("pair", []), kinds.get("both", []))),
-        host=tuple(copy for step in kinds.get("host", ()) if (copy := _host(step))),
+        pairs=tuple(_read_pairs(kinds.get("pair", []), kinds.get("both", []))),
+        host=tuple(copy for step in kinds.get("host", ()) if (copy := _read_host_copy(step))),
         memory_gbytes_s={index: speed for index, speed in memory if index is not None and speed},
         failed={index: f"{call}: {error}" for index, error, call in gpus if index is not None and error},
-        left_out={index: why for index, why in left if index is not None},
+        left_out={index: why for index, why in skipped_gpus if index is not None},
         unstarted=text(started, "error"),
-        hung=f"{hung} ({seen.note})" if hung else "",
+        hung=f"{hung} ({observation.note})" if hung else "",
         hung_gpus=tuple(
             n for key in ("source", "target", "index") if (n := whole_number(last, key)) is not None
         )
         if hung
         else (),
-        cut_short="" if hung else cut_short(seen),
+        cut_short="" if hung else cut_short(observation),
         seconds=number(kinds.get("end", [{}])[0].get("seconds")),
     )
 
 
-def _doing(step: Json) -> str:
+def _step_activity(step: Json) -> str:
     what, index = text(step, "what"), whole_number(step, "index")
     if what == "both":
         return (
@@ -192,17 +198,17 @@ def _doing(step: Json) -> str:
     return f"{names.get(what, what)} GPU {index}" if index is not None else what
 
 
-def _pairs(single: list[Json], both: list[Json]) -> Iterator[Pair]:
+def _read_pairs(single: list[Json], both: list[Json]) -> Iterator[Pair]:
     speeds = {
         (whole_number(step, "source"), whole_number(step, "target")): number(step.get("both_gbytes_s"))
         for step in both
     }
     for step in single:
-        if pair := _pair(step):
+        if pair := _read_pair(step):
             yield replace(pair, both_gbytes_s=speeds.get((pair.source, pair.target)))
 
 
-def _pair(step: Json) -> Pair | None:
+def _read_pair(step: Json) -> Pair | None:
     source, target, access = whole_number(step, "source"), whole_number(step, "target"), step.get("access")
     if source is None or target is None:
         return None
@@ -212,21 +218,26 @@ def _pair(step: Json) -> Pair | None:
         access if isinstance(access, bool) else None,
         number(step.get("read_gbytes_s")),
         latency_us=number(step.get("latency_us")),
-        wrong=_wrong(step),
+        wrong=_wrong_counts(step),
         error=text(step, "error"),
     )
 
 
-def _host(step: Json) -> HostCopy | None:
+def _read_host_copy(step: Json) -> HostCopy | None:
     index = whole_number(step, "index")
     if index is None:
         return None
     speeds = (number(step.get("h2d_gbytes_s")), number(step.get("d2h_gbytes_s")))
     return HostCopy(
-        index, text(step, "kind"), whole_number(step, "node"), *speeds, _wrong(step), text(step, "error")
+        index,
+        text(step, "kind"),
+        whole_number(step, "node"),
+        *speeds,
+        _wrong_counts(step),
+        text(step, "error"),
     )
 
 
-def _wrong(step: Json) -> Mapping[str, int] | None:
+def _wrong_counts(step: Json) -> Mapping[str, int] | None:
     numbers = part(step, "wrong")
     return {key: value for key in numbers if (value := whole_number(numbers, key)) is not None} or None

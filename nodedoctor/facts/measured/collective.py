@@ -47,7 +47,7 @@ def smoke(
     files: Observation,
 ) -> Command | Observation:
     """All-reduce, all-gather, reduce-scatter and broadcast of rising size on all idle GPUs, verified."""
-    return _plan(SMOKE, options, (nvml, processes, target), not reason_not_to_ask(pci, files))
+    return _plan_job(SMOKE, options, (nvml, processes, target), not reason_not_to_ask(pci, files))
 
 
 @probe(ISOLATE, timeout=400, lane=Lane.GPU_LOAD, after=(*AFTER, SMOKE))
@@ -61,26 +61,26 @@ def isolate(
     earlier: Observation,
 ) -> Command | Observation:
     """The same job once more for each path of NCCL, with that path switched off, if the job fails."""
-    seen = Collective.parse(earlier)
-    if isinstance(seen, Unseen):
-        return skipped(ISOLATE, f"the job itself was not run: {seen.note}")
-    if seen.runs and seen.runs[0].ok:
+    collective = Collective.parse(earlier)
+    if isinstance(collective, Unseen):
+        return skipped(ISOLATE, f"the job itself was not run: {collective.note}")
+    if collective.runs and collective.runs[0].ok:
         return skipped(ISOLATE, "the job runs: there is nothing to isolate")
-    if seen.runs and seen.runs[0].backend != "nccl":
+    if collective.runs and collective.runs[0].backend != "nccl":
         return skipped(ISOLATE, "without GPUs NCCL takes no part")
     nvidia = not reason_not_to_ask(pci, files)
-    return _plan(ISOLATE, options, (nvml, processes, target), nvidia, "--isolate", ",".join(SUSPECTS))
+    return _plan_job(ISOLATE, options, (nvml, processes, target), nvidia, "--isolate", ",".join(SUSPECTS))
 
 
-def _plan(
-    name: str, options: Options, seen: tuple[Observation, Observation, Observation], nvidia: bool, *more: str
+def _plan_job(
+    name: str, options: Options, needs: tuple[Observation, Observation, Observation], nvidia: bool, *more: str
 ) -> Command | Observation:
     """The job on all GPUs; on CPU ranks only where there is no NVIDIA hardware, else it proves nothing."""
     if options.passive:
         return skipped(name, PASSIVE)
-    nvml, processes, target = seen
-    told = document(target) or {}
-    python = text(told, "executable")
+    nvml, processes, target = needs
+    answer = document(target) or {}
+    python = text(answer, "executable")
     if not python:
         return skipped(name, f"the training Python is not known: {target.note or target.outcome.value}")
     free = idle(nvml, processes)
@@ -145,8 +145,8 @@ class CollectiveRun:
         if self.wrong:
             return "; ".join(f"wrong result of {what} on rank {rank}" for rank, what in self.wrong.items())
         if self.errors:
-            rank, said = next(iter(self.errors.items()))
-            return f"rank {rank} raised {said.splitlines()[0][:160] if said else 'an error'}"
+            rank, error = next(iter(self.errors.items()))
+            return f"rank {rank} raised {error.splitlines()[0][:160] if error else 'an error'}"
         if self.waiting:
             rank, place = next(iter(self.waiting.items()))
             return f"no end in {RUN_SECONDS} s: rank {rank} waits at {place}"
@@ -163,9 +163,9 @@ class Collective:
     seconds: float | None = None
 
     @classmethod
-    def parse(cls, seen: Observation) -> Collective | Unseen:
+    def parse(cls, observation: Observation) -> Collective | Unseen:
         """Read what probes/measured/collective.py prints, also with --isolate."""
-        runs = _parse(seen)
+        runs = _parse_runs(observation)
         return runs if isinstance(runs, Unseen) else cls(*runs)
 
 
@@ -175,59 +175,59 @@ class Isolation(Collective):
     """The same job with one path of NCCL switched off at a time."""
 
 
-def _parse(seen: Observation) -> tuple[str, tuple[CollectiveRun, ...], float | None] | Unseen:
-    if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING):
-        why = seen.note or "not recorded"
+def _parse_runs(observation: Observation) -> tuple[str, tuple[CollectiveRun, ...], float | None] | Unseen:
+    if observation.outcome in (Outcome.SKIPPED, Outcome.MISSING):
+        why = observation.note or "not recorded"
         if "Python that trains" in why or "the training Python" in why:  # as older recordings say
-            return Unseen("not-visible-here", why, _WAY_OUT, seen.probe)
+            return Unseen("not-visible-here", why, _WAY_OUT, observation.probe)
         if NO_GPU_SEEN in why:
-            return Unseen("not-visible-here", why, _SEE_DRIVER, seen.probe)
+            return Unseen("not-visible-here", why, _SEE_DRIVER, observation.probe)
         return Unseen.skip(f"not run: {why}")
-    told = document(seen)
-    if told and text(told, "error"):
-        missing = text(told, "error") == "no-torch"
+    answer = document(observation)
+    if answer and text(answer, "error"):
+        missing = text(answer, "error") == "no-torch"
         way_out = f"Install torch there, or: {_WAY_OUT}" if missing else _WAY_OUT
         reason: Reason = "missing-tool" if missing else "denied"
-        return Unseen(reason, f"{seen.probe}: {text(told, 'text')}", way_out, seen.probe)
-    if not told or not parts(told, "runs"):
-        return Unseen.of(seen)
-    seconds = told.get("seconds")
+        return Unseen(reason, f"{observation.probe}: {text(answer, 'text')}", way_out, observation.probe)
+    if not answer or not parts(answer, "runs"):
+        return Unseen.of(observation)
+    seconds = answer.get("seconds")
     return (
-        text(told, "torch"),
-        tuple(map(_run, parts(told, "runs"))),
+        text(answer, "torch"),
+        tuple(map(_read_run, parts(answer, "runs"))),
         float(seconds) if isinstance(seconds, (int, float)) else None,
     )
 
 
-def _run(told: Json) -> CollectiveRun:
-    log = text(told, "log")
-    ranks = whole_number(told, "ranks") or 0
+def _read_run(entry: Json) -> CollectiveRun:
+    log = text(entry, "log")
+    ranks = whole_number(entry, "ranks") or 0
     return CollectiveRun(
         ranks=ranks,
-        backend=text(told, "backend"),
-        ok=told.get("ok") is True,
-        setting=text(told, "setting"),
+        backend=text(entry, "backend"),
+        ok=entry.get("ok") is True,
+        setting=text(entry, "setting"),
         died={
-            whole_number(one, "rank") or 0: f"{text(one, 'how')} at {text(one, 'at')}"
-            for one in parts(told, "died")
+            whole_number(row, "rank") or 0: f"{text(row, 'how')} at {text(row, 'at')}"
+            for row in parts(entry, "died")
         },
-        absent=tuple(rank for rank in told.get("absent") or () if isinstance(rank, int)),
-        waiting=_by_rank(part(told, "waiting")),
-        errors=_by_rank(part(told, "errors")),
-        wrong={whole_number(one, "rank") or 0: text(one, "operation") for one in parts(told, "wrong")},
+        absent=tuple(rank for rank in entry.get("absent") or () if isinstance(rank, int)),
+        waiting=_by_rank(part(entry, "waiting")),
+        errors=_by_rank(part(entry, "errors")),
+        wrong={whole_number(row, "rank") or 0: text(row, "operation") for row in parts(entry, "wrong")},
         operations=tuple(
             Operation(
-                text(one, "operation"), whole_number(one, "bytes") or 0, float(speed) if ranks > 1 else None
+                text(row, "operation"), whole_number(row, "bytes") or 0, float(speed) if ranks > 1 else None
             )
-            for one in parts(told, "operations")
-            if isinstance(speed := one.get("busbw_gbytes_s"), (int, float))
+            for row in parts(entry, "operations")
+            if isinstance(speed := row.get("busbw_gbytes_s"), (int, float))
         ),
         log=read_log(log) if log else None,
     )
 
 
-def _by_rank(told: Json) -> Mapping[int, str]:
-    return {int(rank): text(told, rank) for rank in told if rank.isdecimal() and len(rank) < 7}
+def _by_rank(by_rank: Json) -> Mapping[int, str]:
+    return {int(rank): text(by_rank, rank) for rank in by_rank if rank.isdecimal() and len(rank) < 7}
 
 
 _VIA = regex(r"Channel \d+(?:/\d+)? : (\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\].* via (\S+)")
@@ -259,15 +259,15 @@ def read_log(text: str) -> NcclLog:
     interfaces = [m[1] or m[2].strip() for line in lines if (m := _INTERFACE.search(line))]
     warnings = [m[1].strip() for line in lines if (m := _WARN.search(line))]
     return NcclLog(
-        _first(_VERSION, lines),
-        _first(_NETWORK, lines),
+        _first_match(_VERSION, lines),
+        _first_match(_NETWORK, lines),
         tuple(dict.fromkeys(interfaces))[:_MOST],
-        _first(_PLUGIN, lines),
+        _first_match(_PLUGIN, lines),
         pairs,
         sum("Connected all rings" in line for line in lines),
         tuple(dict.fromkeys(warnings))[:_MOST],
     )
 
 
-def _first(pattern: re.Pattern[str], lines: list[str]) -> str:
+def _first_match(pattern: re.Pattern[str], lines: list[str]) -> str:
     return next((match[1].strip() for line in lines if (match := pattern.search(line))), "")

@@ -42,7 +42,7 @@ _NCCL = regex(r"\bNCCL version (\d[\w.+-]{0,30})")
 @probe(DCGM, timeout=300, lane=Lane.GPU_LOAD, after=AFTER)
 def dcgm(options: Options, nvml: Observation, processes: Observation) -> Command | Observation:
     """DCGM's diagnostic of level 2, two minutes, if dcgmi is installed."""
-    return _plan(DCGM, options, nvml, processes, "dcgmi", "diag", "-r", "2")
+    return _plan_tool(DCGM, options, nvml, processes, "dcgmi", "diag", "-r", "2")
 
 
 @probe(NVBANDWIDTH, timeout=120, lane=Lane.GPU_LOAD, after=AFTER)
@@ -50,7 +50,7 @@ def nvbandwidth(options: Options, nvml: Observation, processes: Observation) -> 
     """NVIDIA's copies between GPUs and with the host, if nvbandwidth is installed."""
     tests = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce", "device_to_device_memcpy_read_ce")
     words = [word for test in tests for word in ("-t", test)]
-    return _plan(NVBANDWIDTH, options, nvml, processes, "nvbandwidth", *words)
+    return _plan_tool(NVBANDWIDTH, options, nvml, processes, "nvbandwidth", *words)
 
 
 @probe(NCCL_TESTS, timeout=120, lane=Lane.GPU_LOAD, after=AFTER)
@@ -58,10 +58,10 @@ def all_reduce_perf(options: Options, nvml: Observation, processes: Observation)
     """An all-reduce of up to 16 GiB, or what memory allows, over all GPUs, if nccl-tests is installed."""
     gpus = str(len(idle(nvml, processes).gpus))
     words = ("-b", "64M", "-e", "16G", "-f", "4", "-g", gpus)
-    return _plan(NCCL_TESTS, options, nvml, processes, "all_reduce_perf", *words)
+    return _plan_tool(NCCL_TESTS, options, nvml, processes, "all_reduce_perf", *words)
 
 
-def _plan(
+def _plan_tool(
     name: str, options: Options, nvml: Observation, processes: Observation, *argv: str
 ) -> Command | Observation:
     if options.passive:
@@ -72,12 +72,12 @@ def _plan(
     return Command(argv, {"NCCL_DEBUG": "VERSION"})
 
 
-def _absent(seen: Observation, tool: str) -> Unseen | None:
-    if seen.outcome is Outcome.MISSING:
+def _why_no_output(observation: Observation, tool: str) -> Unseen | None:
+    if observation.outcome is Outcome.MISSING:
         return Unseen.skip(f"{tool} is not installed")
-    if seen.outcome is Outcome.SKIPPED:
-        return not_run(seen)
-    return None if seen.answered else Unseen.of(seen)
+    if observation.outcome is Outcome.SKIPPED:
+        return not_run(observation)
+    return None if observation.answered else Unseen.of(observation)
 
 
 @record
@@ -107,7 +107,7 @@ class DcgmDiag:
         """Read the table of `dcgmi diag`, or its document (`-j`)."""
         is_json = observation.text.lstrip().startswith("{")
         rows = tuple(_dcgm_document(observation.text) if is_json else _dcgm_table(observation.text))
-        return _absent(observation, "dcgmi") or (cls(rows) if rows else Unseen.of(observation))
+        return _why_no_output(observation, "dcgmi") or (cls(rows) if rows else Unseen.of(observation))
 
 
 def _dcgm_table(output: str) -> Iterator[DcgmTest]:
@@ -152,12 +152,12 @@ def _dcgm_document(output: str) -> Iterator[DcgmTest]:
             worst = next((word for word in ("Fail", "Warn", "Pass", "Skip") if word in statuses), "")
             if worst:
                 bad = [item for item in results if text(item, "status").title() == worst != "Pass"]
-                message, kind = _warning(bad), text(category, "category")
+                message, kind = _first_warning(bad), text(category, "category")
                 quote = in_json(message, output)
-                yield DcgmTest(text(test, "name"), worst, _entities(bad), quote, kind, message[:WORDS])
+                yield DcgmTest(text(test, "name"), worst, _entity_list(bad), quote, kind, message[:WORDS])
 
 
-def _entities(results: Iterable[Json]) -> str:
+def _entity_list(results: Iterable[Json]) -> str:
     """GPU 3, from `gpu_id` of DCGM 3 or the entities of DCGM 4."""
     names = []
     for item in results:
@@ -166,7 +166,7 @@ def _entities(results: Iterable[Json]) -> str:
     return ", ".join(dict.fromkeys(names))[:80]
 
 
-def _warning(results: Iterable[Json]) -> str:
+def _first_warning(results: Iterable[Json]) -> str:
     """The first of the words that DCGM adds to a result."""
     for item in results:
         for warning in as_list(item.get("warnings")):
@@ -184,10 +184,12 @@ class NvBandwidth:
     sums_gbytes_s: dict[str, float]
 
     @classmethod
-    def parse(cls, seen: Observation) -> NvBandwidth | Unseen:
+    def parse(cls, observation: Observation) -> NvBandwidth | Unseen:
         """Read the SUM lines of nvbandwidth."""
-        sums = {m[1]: float(m[2]) for m in _SUM.finditer(seen.text) if m[2].count(".") < 2 and m[2] != "."}
-        return _absent(seen, "nvbandwidth") or (cls(sums) if sums else Unseen.of(seen))
+        sums = {
+            m[1]: float(m[2]) for m in _SUM.finditer(observation.text) if m[2].count(".") < 2 and m[2] != "."
+        }
+        return _why_no_output(observation, "nvbandwidth") or (cls(sums) if sums else Unseen.of(observation))
 
 
 @fact(NCCL_TESTS)
@@ -205,19 +207,21 @@ class NcclTests:
     model: str = ""
 
     @classmethod
-    def parse(cls, seen: Observation) -> NcclTests | Unseen:
+    def parse(cls, observation: Observation) -> NcclTests | Unseen:
         """Read the out-of-place columns of all_reduce_perf."""
         rows = [
-            m for m in _PERF.finditer(seen.text) if m[3].count(".") < 2 and m[3] != "." and len(m[1]) < 16
+            m
+            for m in _PERF.finditer(observation.text)
+            if m[3].count(".") < 2 and m[3] != "." and len(m[1]) < 16
         ]
         speeds = {int(m[1]): float(m[3]) for m in rows if int(m[1])}
         wrong = sum(int(m[4]) for m in rows if m[4].isdecimal() and len(m[4]) < 16)
-        gpus, version = len(_RANK.findall(seen.text)), _NCCL.search(seen.text)
-        kinds = {(host, model.strip()) for host, model in _DEVICE.findall(seen.text)}
+        gpus, version = len(_RANK.findall(observation.text)), _NCCL.search(observation.text)
+        kinds = {(host, model.strip()) for host, model in _DEVICE.findall(observation.text)}
         model = next(iter(kinds))[1] if len(kinds) == 1 else ""
         tests = cls(speeds, wrong, gpus, version[1] if version else "", model)
-        if not speeds and _NO_ALL_REDUCE.search(seen.text):
+        if not speeds and _NO_ALL_REDUCE.search(observation.text):
             return Unseen.skip(
                 "the rows are of another collective, or of another type, than all_reduce_perf's"
             )
-        return _absent(seen, "all_reduce_perf") or (tests if speeds else Unseen.of(seen))
+        return _why_no_output(observation, "all_reduce_perf") or (tests if speeds else Unseen.of(observation))

@@ -49,25 +49,25 @@ class Gemm:
     gpus: tuple[GpuGemm, ...]
 
     @classmethod
-    def parse(cls, seen: Observation) -> Gemm | Unseen:
+    def parse(cls, observation: Observation) -> Gemm | Unseen:
         """Read what probes/measured/gemm.py prints."""
-        if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING):
-            return not_run(seen)
-        told = document(seen) or {}
-        if text(told, "error") == "no-gpu":
-            return Unseen("not-visible-here", f"{GEMM}: {text(told, 'text')}", _NO_GPU, GEMM)
-        if text(told, "error"):
-            reason: Reason = "denied" if text(told, "error") == "denied" else "missing-tool"
-            return Unseen(reason, f"{GEMM}: {text(told, 'text')}", _WAY_OUT, GEMM)
-        rows = [(one, one.get("tflops"), one.get("sums")) for one in parts(told, "gpus")]
+        if observation.outcome in (Outcome.SKIPPED, Outcome.MISSING):
+            return not_run(observation)
+        answer = document(observation) or {}
+        if text(answer, "error") == "no-gpu":
+            return Unseen("not-visible-here", f"{GEMM}: {text(answer, 'text')}", _NO_GPU, GEMM)
+        if text(answer, "error"):
+            reason: Reason = "denied" if text(answer, "error") == "denied" else "missing-tool"
+            return Unseen(reason, f"{GEMM}: {text(answer, 'text')}", _WAY_OUT, GEMM)
+        rows = [(row, row.get("tflops"), row.get("sums")) for row in parts(answer, "gpus")]
         gpus = tuple(
             GpuGemm(
-                whole_number(one, "index") or 0,
-                text(one, "name"),
+                whole_number(row, "index") or 0,
+                text(row, "name"),
                 float(speed) if isinstance(speed, (int, float)) else None,
                 tuple(n for n in sums if isinstance(n, int)) if isinstance(sums, list) else (),
-                text(one, "error"),
+                text(row, "error"),
             )
-            for one, speed, sums in rows
+            for row, speed, sums in rows
         )
-        return cls(gpus) if gpus else Unseen.of(seen)
+        return cls(gpus) if gpus else Unseen.of(observation)

@@ -68,10 +68,10 @@ class DiskRates:
     @classmethod
     def parse(cls, observation: Observation) -> DiskRates | Unseen:
         """Read the lines of probes/measured/disk_rates.py, as far as they go."""
-        steps = _steps(observation)
+        steps = _read_steps(observation)
         if not steps:
-            return _unseen(observation)
-        disks = (_disk(step) for step in steps if text(step, "step") == "disk")
+            return _why_unmeasured(observation)
+        disks = (_disk_rate(step) for step in steps if text(step, "step") == "disk")
         last = text(steps[-1], "point") if text(steps[-1], "step") == "begin" else ""
         return cls(tuple(disk for disk in disks if disk), last, cut_short(observation))
 
@@ -99,21 +99,21 @@ class MemoryRates:
     @classmethod
     def parse(cls, observation: Observation) -> MemoryRates | Unseen:
         """Read the lines of probes/measured/memory_rates.py, as far as they go."""
-        steps = _steps(observation)
+        steps = _read_steps(observation)
         if not steps:
-            return _unseen(observation)
-        pairs = (_pair(step) for step in steps if text(step, "step") == "memory")
+            return _why_unmeasured(observation)
+        pairs = (_memory_rate(step) for step in steps if text(step, "step") == "memory")
         left_out = next((text(step, "why") for step in steps if text(step, "step") == "left-out"), "")
         return cls(tuple(pair for pair in pairs if pair), left_out, cut_short(observation))
 
 
-def _steps(observation: Observation) -> list[Json]:
+def _read_steps(observation: Observation) -> list[Json]:
     """What a child wrote that ended, or had to be given up; nothing of one that did not run."""
     ran = observation.answered or observation.outcome in BROKEN
     return list(steps_of(observation.text)) if ran else []
 
 
-def _unseen(observation: Observation) -> Unseen:
+def _why_unmeasured(observation: Observation) -> Unseen:
     """Why nothing was measured: it was not to be run, or brought no answer."""
     return (
         not_run(observation)
@@ -122,21 +122,21 @@ def _unseen(observation: Observation) -> Unseen:
     )
 
 
-def _disk(step: Json) -> DiskRate | None:
-    rates = (_rate(step, "write_gbytes_s"), _rate(step, "read_gbytes_s"))
+def _disk_rate(step: Json) -> DiskRate | None:
+    rates = (_positive_rate(step, "write_gbytes_s"), _positive_rate(step, "read_gbytes_s"))
     disk = DiskRate(text(step, "point"), text(step, "model"), *rates, text(step, "left"))
     return disk if disk.point and (disk.left_out or all(rates)) else None
 
 
-def _pair(step: Json) -> MemoryRate | None:
+def _memory_rate(step: Json) -> MemoryRate | None:
     cpus, memory = whole_number(step, "cpus_of"), whole_number(step, "memory_of")
     if cpus is None or memory is None:
         return None
-    rate = _rate(step, "gbytes_s")
+    rate = _positive_rate(step, "gbytes_s")
     threads, left_out = whole_number(step, "threads") or 0, text(step, "left")
     return MemoryRate(cpus, memory, threads, rate, left_out) if rate or left_out else None
 
 
-def _rate(step: Json, key: str) -> float | None:
+def _positive_rate(step: Json, key: str) -> float | None:
     rate = number(step.get(key))
     return rate if rate and rate > 0 else None

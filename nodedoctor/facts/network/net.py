@@ -28,7 +28,7 @@ def network(options: Options) -> Command:
 
 @record
 class Interface:
-    """A network interface. `up` is whether it can carry traffic now; speed in Mbit/s, None when not told.
+    """A network interface. `up` is whether it can carry traffic now; speed in Mbit/s, None when not known.
 
     `index` is the order in which libraries find it; `physical` has a device behind it, `master` bundles it.
     `bond` is a master that spreads traffic over its legs. `carrier_changes` counts how often the link came or
@@ -60,7 +60,7 @@ class Net:
 
     `name_addresses` are those of the own host name, `name_source` who said so (hosts or resolver),
     `name_error` why it has none. `input_rules` are those of the packet filter, None where we may not look.
-    `clock_error_seconds` is the kernel's own bound; `synchronised` None where it was not told.
+    `clock_error_seconds` is the kernel's own bound; `synchronised` None where not known.
     """
 
     interfaces: tuple[Interface, ...] = ()
@@ -77,11 +77,11 @@ class Net:
     clock_error_seconds: float | None = None
 
     @classmethod
-    def parse(cls, seen: Observation) -> Net | Unseen:
+    def parse(cls, observation: Observation) -> Net | Unseen:
         """Read the child's document; parts of a wrong shape are left out."""
-        document = document_of(seen)
+        document = document_of(observation)
         if document is None or not isinstance(document.get("interfaces"), dict):
-            return Unseen.of(seen)
+            return Unseen.of(observation)
         hosts, answer = texts(document, "hosts"), part(document, "resolved")
         error, clock = answer.get("error"), part(document, "clock")
         fire, unsynced = part(document, "firewall"), clock.get("unsynchronised")
@@ -89,8 +89,11 @@ class Net:
         return cls(
             interfaces=tuple(
                 sorted(
-                    (_interface(str(name), mapping(entry)) for name, entry in document["interfaces"].items()),
-                    key=lambda one: (one.index is None, one.index, one.name),
+                    (
+                        _read_interface(str(name), mapping(entry))
+                        for name, entry in document["interfaces"].items()
+                    ),
+                    key=lambda interface: (interface.index is None, interface.index, interface.name),
                 )
             ),
             default_routes=texts(document, "default_routes"),
@@ -108,18 +111,18 @@ class Net:
 
     def get(self, name: str) -> Interface | None:
         """The interface of that name."""
-        return next((one for one in self.interfaces if one.name == name), None)
+        return next((interface for interface in self.interfaces if interface.name == name), None)
 
     def owns(self, address: str) -> bool | None:
-        """Whether an address is one of this node's; None when no interface told any."""
-        own = {given for one in self.interfaces for given in one.addresses}
+        """Whether an address is one of this node's; None when no interface has any."""
+        own = {own_address for interface in self.interfaces for own_address in interface.addresses}
         return address in own if own else None
 
 
 def several_nodes(processes: Processes | None) -> bool:
     """Whether ranks here belong to a job of more processes than run on this node."""
     ranks = processes.ranks if processes else ()
-    return any((rank.world_size or 0) > sum(other.job == rank.job for other in ranks) for rank in ranks)
+    return any((rank.world_size or 0) > sum(sibling.job == rank.job for sibling in ranks) for rank in ranks)
 
 
 def is_loopback(address: str) -> bool:
@@ -130,28 +133,28 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def _interface(name: str, entry: Mapping[str, Any]) -> Interface:
-    flags = whole_number(_text(entry.get("flags"))) or 0
-    speed, carrier = whole_number(_text(entry.get("speed"))), _text(entry.get("carrier"))
-    state = _text(entry.get("operstate"))
+def _read_interface(name: str, entry: Mapping[str, Any]) -> Interface:
+    flags = whole_number(_text_or_none(entry.get("flags"))) or 0
+    speed, carrier = whole_number(_text_or_none(entry.get("speed"))), _text_or_none(entry.get("carrier"))
+    state = _text_or_none(entry.get("operstate"))
     master = entry.get("master")
     linked = state == "up" or (state in ("unknown", None) and carrier != "0")
     return Interface(
         name,
         bool(flags & _UP) and linked,
-        whole_number(_text(entry.get("ifindex"))),
-        whole_number(_text(entry.get("mtu"))),
+        whole_number(_text_or_none(entry.get("ifindex"))),
+        whole_number(_text_or_none(entry.get("mtu"))),
         speed if speed is not None and speed > 0 else None,
-        whole_number(_text(entry.get("type"))),
+        whole_number(_text_or_none(entry.get("type"))),
         entry.get("physical") is True,
         master if isinstance(master, str) else None,
         entry.get("bond") is True,
-        whole_number(_text(entry.get("carrier_changes"))),
+        whole_number(_text_or_none(entry.get("carrier_changes"))),
         texts(entry, "addresses"),
     )
 
 
-def _text(value: object) -> str | None:
+def _text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
@@ -177,15 +180,15 @@ class Ethtool:
     interfaces: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, seen: Observation) -> Ethtool | Unseen:
+    def parse(cls, observation: Observation) -> Ethtool | Unseen:
         """Read the child's document."""
-        if not seen.answered:
-            return Unseen.skip(NO_ETHERNET) if NO_ETHERNET in seen.note else Unseen.of(seen)
-        told = document(seen)
-        if told is None or not isinstance(told.get("interfaces"), dict):
-            return Unseen.of(seen)
+        if not observation.answered:
+            return Unseen.skip(NO_ETHERNET) if NO_ETHERNET in observation.note else Unseen.of(observation)
+        answer = document(observation)
+        if answer is None or not isinstance(answer.get("interfaces"), dict):
+            return Unseen.of(observation)
         counts = {
-            str(name): {str(key): value for key, value in mapping(counted).items() if type(value) is int}
-            for name, counted in told["interfaces"].items()
+            str(name): {str(key): value for key, value in mapping(counters).items() if type(value) is int}
+            for name, counters in answer["interfaces"].items()
         }
         return cls(counts)

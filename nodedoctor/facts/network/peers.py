@@ -70,35 +70,35 @@ class Peers:
     peers: tuple[Peer, ...] = ()
 
     @classmethod
-    def parse(cls, seen: Observation) -> Peers | Unseen:
-        """Read the child's document; a recording without one is of a run that named nobody."""
-        if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING):
+    def parse(cls, observation: Observation) -> Peers | Unseen:
+        """Read the child's document; a recording without one is of a run that named no host."""
+        if observation.outcome in (Outcome.SKIPPED, Outcome.MISSING):
             return Unseen.skip(NOBODY)
-        told = document(seen)
-        port = whole_number(told, "port") if told else None
-        if not told or port is None or not isinstance(told.get("peers"), dict):
-            return Unseen.of(seen)
-        hosts = part(told, "peers")
-        found = tuple(_peer(str(host), part(hosts, host)) for host in hosts)
-        return cls(port, told.get("port_named") is True, found)
+        answer = document(observation)
+        port = whole_number(answer, "port") if answer else None
+        if not answer or port is None or not isinstance(answer.get("peers"), dict):
+            return Unseen.of(observation)
+        hosts = part(answer, "peers")
+        peers = tuple(_read_peer(str(host), part(hosts, host)) for host in hosts)
+        return cls(port, answer.get("port_named") is True, peers)
 
 
-def _peer(host: str, told: Json) -> Peer:
-    answer, sizes = part(told, "ping"), part(told, "sizes")
+def _read_peer(host: str, entry: Json) -> Peer:
+    answer, sizes = part(entry, "ping"), part(entry, "sizes")
     tried = {int(size): Ping.parse(text(part(sizes, size), "text")) for size in sizes if _is_size(size)}
-    spoke = {size: one for size, one in tried.items() if one.received or _silent(one)}
-    through = [size for size, one in spoke.items() if one.received]
+    spoke = {size: ping for size, ping in tried.items() if ping.received or _is_unanswered(ping)}
+    through = [size for size, ping in spoke.items() if ping.received]
     return Peer(
         host,
-        texts(told, "addresses"),
-        text(told, "name_error"),
-        whole_number(told, "interface_mtu"),
+        texts(entry, "addresses"),
+        text(entry, "name_error"),
+        whole_number(entry, "interface_mtu"),
         Ping.parse(text(answer, "text")) if "text" in answer else None,
         text(answer, "error"),
         max(through, default=0) if spoke else None,
-        min((one.told_mtu for one in tried.values() if one.told_mtu), default=None),
-        text(told, "tcp"),
-        told.get("finished") is True,
+        min((ping.told_mtu for ping in tried.values() if ping.told_mtu), default=None),
+        text(entry, "tcp"),
+        entry.get("finished") is True,
     )
 
 
@@ -106,9 +106,9 @@ def _is_size(text: object) -> bool:
     return isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 7
 
 
-def _silent(one: Ping) -> bool:
+def _is_unanswered(ping: Ping) -> bool:
     """Packets were sent, or the kernel refused to send any of this size."""
-    return one.refused is None and (one.sent > 0 or one.told_mtu is not None)
+    return ping.refused is None and (ping.sent > 0 or ping.told_mtu is not None)
 
 
 Refusal = Literal["denied", "unsupported", "unreachable"]
@@ -140,13 +140,13 @@ class Ping:
     def parse(cls, text: str) -> Ping:
         """Read the output; what is not in it stays at its default."""
         counts, times = _COUNTS.search(text), _TIMES.search(text)
-        told = [int(size) for size in _TOLD_MTU.findall(text)]
+        mtus = [int(size) for size in _TOLD_MTU.findall(text)]
         sent, received = (int(counts.group(1)), int(counts.group(2))) if counts else (0, 0)
         return cls(
             sent=sent,
             received=min(received, sent),
             average_ms=float(times.group(1)) if times else None,
-            told_mtu=min(told, default=0) or None,
+            told_mtu=min(mtus, default=0) or None,
             refused=None if received else next((why for why, sign in _REFUSED if sign.search(text)), None),
         )
 

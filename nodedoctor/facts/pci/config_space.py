@@ -1,4 +1,4 @@
-"""What stands in configuration space: the trained link, and ACS on the bridges above GPUs and adapters.
+"""What is in configuration space: the trained link, and ACS on the bridges above GPUs and adapters.
 
 Offsets are those of linux, include/uapi/linux/pci_regs.h. Beyond the first 64 bytes only root can read.
 """
@@ -28,7 +28,7 @@ class Bridge:
     None when configuration space could not be read that far. `switch` names the bridges that belong
     together: everything below one upstream port can talk without the host, unless redirected. `lent` are the
     devices beneath that are kept for virtual machines; `ats` says that translated requests pass
-    all the same. `control_at` is where its ACS control register stands.
+    all the same. `control_at` is where its ACS control register is.
     """
 
     address: str
@@ -60,17 +60,17 @@ class PcieTree:
 
     @classmethod
     def parse(cls, pci: Pci | Unseen) -> PcieTree | Unseen:
-        """Take the ports above every endpoint of interest; each is told once."""
+        """Take the ports above every endpoint of interest; each is listed once."""
         if isinstance(pci, Unseen):
             return pci
         endpoints = (*pci.gpus, *pci.mellanox_nics)
         ports = dict.fromkeys(address for device in endpoints for address in device.upstream)
-        found = (_bridge(pci, address, endpoints) for address in ports)
-        bridges = tuple(bridge for bridge in found if bridge is not None)
+        candidates = (_read_bridge(pci, address, endpoints) for address in ports)
+        bridges = tuple(bridge for bridge in candidates if bridge is not None)
         return cls(bridges, len(pci.gpus), len(pci.mellanox_nics))
 
 
-def _bridge(pci: Pci, address: str, endpoints: tuple[PciDevice, ...]) -> Bridge | None:
+def _read_bridge(pci: Pci, address: str, endpoints: tuple[PciDevice, ...]) -> Bridge | None:
     device = pci.at(address)
     if device is None:
         return None
@@ -82,14 +82,14 @@ def _bridge(pci: Pci, address: str, endpoints: tuple[PciDevice, ...]) -> Bridge 
         kind=port_type(config) or "bridge",
         beneath=tuple(end.address for end in beneath),
         redirects=acs_redirects(config),
-        switch=_switch(pci, device),
+        switch=_switch_address(pci, device),
         lent=tuple(end.address for end in beneath if end.driver in GIVEN_AWAY),
         ats=bool(control and control & _DIRECT_TRANSLATED),
         control_at=None if at is None else at + 6,
     )
 
 
-def _switch(pci: Pci, device: PciDevice) -> str | None:
+def _switch_address(pci: Pci, device: PciDevice) -> str | None:
     """The upstream port above a downstream port; None where configuration space does not tell types."""
     if port_type(config_bytes(device.config)) != "downstream port" or not device.upstream:
         return None
@@ -106,10 +106,10 @@ def config_bytes(text: str) -> bytes:
 
 def port_type(config: bytes) -> str | None:
     """Which kind of PCIe port a bridge is; None when that cannot be read."""
-    place = _capability(config, _EXPRESS)
+    place = _find_capability(config, _EXPRESS)
     if place is None or len(config) < place + 4:
         return None
-    return _TYPES.get(_word(config, place + 2) >> 4 & 0xF)
+    return _TYPES.get(_word_at(config, place + 2) >> 4 & 0xF)
 
 
 def acs_redirects(config: bytes) -> tuple[str, ...] | None:
@@ -125,32 +125,32 @@ def acs_control(config: bytes) -> int | None:
     place = _acs_at(config)
     if place is None:
         return 0
-    return _word(config, place + 6) if len(config) >= place + 8 else None
+    return _word_at(config, place + 6) if len(config) >= place + 8 else None
 
 
 def _acs_at(config: bytes) -> int | None:
-    """Where the ACS capability stands, None without one."""
-    return next((place for place, number in _extended(config) if number == _ACS), None)
+    """Where the ACS capability is, None without one."""
+    return next((place for place, number in _extended_capabilities(config) if number == _ACS), None)
 
 
-def _capability(config: bytes, wanted: int) -> int | None:
-    """Where a capability stands; the list may loop on a device that is broken, so every place counts once."""
+def _find_capability(config: bytes, wanted: int) -> int | None:
+    """Where a capability is; the list may loop on a device that is broken, so every place counts once."""
     if len(config) < 64 or not config[0x06] & 0x10:
         return None
-    place, seen = config[0x34] & 0xFC, set[int]()
-    while place and place not in seen and place + 1 < len(config):
-        seen.add(place)
+    place, places = config[0x34] & 0xFC, set[int]()
+    while place and place not in places and place + 1 < len(config):
+        places.add(place)
         if config[place] == wanted:
             return place
         place = config[place + 1] & 0xFC
     return None
 
 
-def _extended(config: bytes) -> Iterator[tuple[int, int]]:
+def _extended_capabilities(config: bytes) -> Iterator[tuple[int, int]]:
     """Place and number of each extended capability, from offset 0x100 on."""
-    place, seen = 0x100, set[int]()
-    while place >= 0x100 and place not in seen and place + 4 <= len(config):
-        seen.add(place)
+    place, places = 0x100, set[int]()
+    while place >= 0x100 and place not in places and place + 4 <= len(config):
+        places.add(place)
         header = int.from_bytes(config[place : place + 4], "little")
         if header in (0, 0xFFFFFFFF):
             return
@@ -158,5 +158,5 @@ def _extended(config: bytes) -> Iterator[tuple[int, int]]:
         place = header >> 20
 
 
-def _word(config: bytes, place: int) -> int:
+def _word_at(config: bytes, place: int) -> int:
     return int.from_bytes(config[place : place + 2], "little")

@@ -37,14 +37,14 @@ class Iommu:
     parameters: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, seen: Observation) -> Iommu | Unseen:
+    def parse(cls, observation: Observation) -> Iommu | Unseen:
         """Read the files; unseen where sysfs is not there."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         units = files.names(UNITS)
         if units is None and files.error(UNITS) not in (None, "ENOENT"):
-            return Unseen("denied", f"iommu: {UNITS}: {files.error(UNITS)}", probe=seen.probe)
+            return Unseen("denied", f"iommu: {UNITS}: {files.error(UNITS)}", probe=observation.probe)
         types = {path.partition("/")[0]: text for path, text in files.under(GROUPS).items()}
         command_line = files.text("/proc/cmdline") or ""
         return cls(units or (), types, tuple(_PARAMETER.findall(command_line)))

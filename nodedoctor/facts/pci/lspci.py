@@ -1,7 +1,7 @@
 """What people paste of `lspci -vv`: devices of NVIDIA and Mellanox with their PCIe links.
 
 Format: pciutils, lspci.c and ls-caps.c. A paste may be a part of the bus, so it proves the absence of nothing
-and stands beside the fact `pci`, never in its place.
+and comes beside the fact `pci`, never in its place.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Lspci:
     devices: tuple[PciDevice, ...]
 
     @classmethod
-    def parse(cls, seen: Observation) -> Lspci | Unseen:
+    def parse(cls, observation: Observation) -> Lspci | Unseen:
         """Read one block per device; one without its link's state is left out, unless it is off the bus."""
-        devices = tuple(_devices(seen.text))
-        return cls(devices) if devices else Unseen.of(seen, "Paste the output of `sudo lspci -vv`.")
+        devices = tuple(_parse_devices(observation.text))
+        return cls(devices) if devices else Unseen.of(observation, "Paste the output of `sudo lspci -vv`.")
 
 
-def _devices(text: str) -> Iterator[PciDevice]:
+def _parse_devices(text: str) -> Iterator[PciDevice]:
     heads = list(_HEAD.finditer(text))
     ends = [*(head.start() for head in heads[1:]), len(text)]
     for head, end in zip(heads, ends, strict=False):
@@ -67,12 +67,12 @@ def _devices(text: str) -> Iterator[PciDevice]:
                 ids[2] if ids else re.sub(r" \((?:rev|prog-if) [0-9a-f]{2}[^)]*\)", "", name).strip(),
                 _KINDS[kind],
                 driver=driver[1] if driver else None,
-                link=_link(now, most) if now else None,
+                link=_read_link(now, most) if now else None,
                 config="ff" * 64 if off_bus else "",
             )
 
 
-def _link(now: re.Match[str], most: re.Match[str] | None) -> PciLink:
+def _read_link(now: re.Match[str], most: re.Match[str] | None) -> PciLink:
     return PciLink(
         float(now["speed"]),
         int(now["width"]),

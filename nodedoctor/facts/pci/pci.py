@@ -120,9 +120,9 @@ class PciDevice:
         """A network controller of any maker (class 02), virtual functions included."""
         return self.class_code.startswith("02")
 
-    def shares_switch(self, other: PciDevice) -> bool:
+    def shares_switch(self, device: PciDevice) -> bool:
         """Whether both are behind one PCIe switch: below their root port a bridge is common to them."""
-        return len(self.upstream) > 1 and self.upstream[:2] == other.upstream[:2]
+        return len(self.upstream) > 1 and self.upstream[:2] == device.upstream[:2]
 
 
 @fact("pci")
@@ -135,28 +135,28 @@ class Pci:
     """Addresses of which something is known, but not what every device has."""
 
     @classmethod
-    def parse(cls, seen: Observation) -> Pci | Unseen:
+    def parse(cls, observation: Observation) -> Pci | Unseen:
         """Read the sysfs files; a bus that is not there (Tegra, containers without /sys) is unseen."""
-        found = cls._read(seen)
-        for address in found.incomplete if isinstance(found, Pci) else ():
+        bus = cls._read_sysfs(observation)
+        for address in bus.incomplete if isinstance(bus, Pci) else ():
             unread(Unread(f"PCI device {address}", "not all of its files are there", "driver.gpus-present"))
-        return found
+        return bus
 
     @classmethod
     @once
-    def _read(cls, seen: Observation) -> Pci | Unseen:
-        files = Files.parse_json(seen)
+    def _read_sysfs(cls, observation: Observation) -> Pci | Unseen:
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         if (error := files.error(DEVICES)) is not None:
             way_out = "Mount the host's /sys, or run on the host."
-            return Unseen("not-visible-here", f"{DEVICES}: {error}", way_out, seen.probe)
+            return Unseen("not-visible-here", f"{DEVICES}: {error}", way_out, observation.probe)
         addresses = [name for name in files.children(DEVICES) if _ADDRESS.fullmatch(name)]
-        devices = {name: _device(files, name) for name in addresses}
+        devices = {name: _read_device(files, name) for name in addresses}
         linked = any(files.link(f"{DEVICES}/{name}") for name in addresses)
         lacking = (n for n in addresses if not devices[n] or (linked and not files.link(f"{DEVICES}/{n}")))
-        known = tuple(device for device in devices.values() if device is not None)
-        return cls(known, tuple(lacking)) if known or not addresses else Unseen.of(seen)
+        readable = tuple(device for device in devices.values() if device is not None)
+        return cls(readable, tuple(lacking)) if readable or not addresses else Unseen.of(observation)
 
     def missing(self, present: int, expected: int) -> int | Unseen:
         """How many devices of a kind are missing; unseen where one that cannot be read may be among them."""
@@ -178,8 +178,8 @@ class Pci:
     @property
     def mellanox_nics(self) -> tuple[PciDevice, ...]:
         """ConnectX and BlueField network functions that are no virtual functions of a port here."""
-        found = (device for device in self.devices if device.is_nic and device.vendor == MELLANOX)
-        return tuple(device for device in found if device.physfn is None)
+        nics = (device for device in self.devices if device.is_nic and device.vendor == MELLANOX)
+        return tuple(device for device in nics if device.physfn is None)
 
     @property
     def nvidia(self) -> bool:
@@ -193,8 +193,8 @@ class Pci:
 
     def public(self) -> dict[str, Any]:
         """GPUs, switches and network adapters; the rest only counted."""
-        told = [device for device in self.devices if device.is_gpu or device.is_nvswitch or device.is_nic]
-        rows = [as_dict(device) | {"off_bus": device.off_bus, "config": ""} for device in told]
+        shown = [device for device in self.devices if device.is_gpu or device.is_nvswitch or device.is_nic]
+        rows = [as_dict(device) | {"off_bus": device.off_bus, "config": ""} for device in shown]
         for row in rows:
             del row["config"]
         return {"devices": rows, "on_bus": len(self.devices)}
@@ -210,12 +210,12 @@ def bdf(address: str) -> str:
     return f"{number or 0:04x}:{':'.join(parts[-2:])}"
 
 
-def _device(files: Files, address: str) -> PciDevice | None:
+def _read_device(files: Files, address: str) -> PciDevice | None:
     here = f"{DEVICES}/{address}"
-    vendor, device, class_code = (_hex(files, f"{here}/{name}") for name in ("vendor", "device", "class"))
+    vendor, device, class_code = (_hex_id(files, f"{here}/{name}") for name in ("vendor", "device", "class"))
     if not (vendor and device and class_code):
         return None
-    subsystem = [_hex(files, f"{here}/subsystem_{name}") for name in ("vendor", "device")]
+    subsystem = [_hex_id(files, f"{here}/subsystem_{name}") for name in ("vendor", "device")]
     node = files.number(f"{here}/numa_node")
     return PciDevice(
         address=address,
@@ -225,44 +225,44 @@ def _device(files: Files, address: str) -> PciDevice | None:
         subsystem=":".join(subsystem) if all(subsystem) else "",
         numa_node=node if node is not None and node >= 0 else None,
         driver=files.leaf(f"{here}/driver"),
-        link=_link(files, here),
+        link=_read_link(files, here),
         physfn=files.leaf(f"{here}/physfn"),
         iommu_group=files.leaf(f"{here}/iommu_group"),
-        upstream=_upstream(files.link(here) or "", address),
+        upstream=_upstream_bridges(files.link(here) or "", address),
         config=files.hex.get(f"{here}/config", ""),
         errors={p[len(here) + 1 :]: e for p, e in files.errors.items() if p.startswith(f"{here}/")},
     )
 
 
-def _hex(files: Files, path: str) -> str:
+def _hex_id(files: Files, path: str) -> str:
     """A sysfs id such as 0x10de without its prefix; empty when it is none."""
     text = (files.text(path) or "").lower().removeprefix("0x")
     return text if re.fullmatch(r"[0-9a-f]{4,6}", text) else ""
 
 
-def _link(files: Files, here: str) -> PciLink | None:
+def _read_link(files: Files, here: str) -> PciLink | None:
     """None where sysfs has no link files: conventional PCI, or an endpoint inside the root complex."""
     if all(files.text(f"{here}/{name}") is None for name in _LINK):
         return None
     return PciLink(
-        _gts(files.text(f"{here}/current_link_speed")),
-        _lanes(files.number(f"{here}/current_link_width")),
-        _gts(files.text(f"{here}/max_link_speed")),
-        _lanes(files.number(f"{here}/max_link_width")),
+        _transfer_rate(files.text(f"{here}/current_link_speed")),
+        _lane_count(files.number(f"{here}/current_link_width")),
+        _transfer_rate(files.text(f"{here}/max_link_speed")),
+        _lane_count(files.number(f"{here}/max_link_width")),
     )
 
 
-def _gts(text: str | None) -> float | None:
+def _transfer_rate(text: str | None) -> float | None:
     """`32.0 GT/s PCIe` is 32.0; `Unknown` is not known."""
-    found = re.match(r"(\d{1,3}(?:\.\d)?) GT/s", text or "")
-    return float(found.group(1)) if found else None
+    match = re.match(r"(\d{1,3}(?:\.\d)?) GT/s", text or "")
+    return float(match.group(1)) if match else None
 
 
-def _lanes(width: int | None) -> int | None:
+def _lane_count(width: int | None) -> int | None:
     """0 means no link, 63 and 255 come from registers of a device that is gone: none of them is a width."""
     return width if width is not None and 1 <= width <= 32 else None
 
 
-def _upstream(link: str, address: str) -> tuple[str, ...]:
+def _upstream_bridges(link: str, address: str) -> tuple[str, ...]:
     """The bridges above a device, from `../../../devices/pci0000:00/0000:00:01.0/0000:1b:00.0`."""
     return tuple(part for part in link.split("/") if part != address and _ADDRESS.fullmatch(part))

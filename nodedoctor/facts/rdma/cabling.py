@@ -38,11 +38,11 @@ def meant_to_link(
     module is plugged in, somebody configured an address for it, or a job here spans several nodes.
     """
     for port in ports:
-        if told := was_ever_linked(port):
-            return f"{port.name}: {told}"
+        if history := was_ever_linked(port):
+            return f"{port.name}: {history}"
         if port.lid and 0 < port.lid <= _LAST_UNICAST_LID:
             return f"{port.name}: a subnet manager gave it LID {port.lid}"
-        if address := _address(port, net):
+        if address := _assigned_address(port, net):
             return f"{port.name} has the address {address}"
     last = {event.device: event.kind for event in log.nics if event.kind in _CABLE} if log else {}
     for port in ports:
@@ -51,18 +51,18 @@ def meant_to_link(
     return "a job on this node spans several nodes" if several_nodes(processes) else ""
 
 
-def _address(port: IbPort, net: Net | None) -> str:
+def _assigned_address(port: IbPort, net: Net | None) -> str:
     """An address that was given to the port's interface; link-local ones every interface makes itself."""
     names = {netdev.name for netdev in port.netdevs if netdev.port in (None, port.number)}
     for name in names:
-        one = net.get(name) if net else None
-        given = [text for text in one.addresses if not text.startswith("fe80:")] if one else []
-        if given:
-            return given[0]
-    return next((_readable(gid.gid) for gid in port.gids if not gid.gid.startswith("fe80:")), "")
+        interface = net.get(name) if net else None
+        routable = [text for text in interface.addresses if not text.startswith("fe80:")] if interface else []
+        if routable:
+            return routable[0]
+    return next((_readable_gid(gid.gid) for gid in port.gids if not gid.gid.startswith("fe80:")), "")
 
 
-def _readable(gid: str) -> str:
+def _readable_gid(gid: str) -> str:
     """A GID as people write addresses: RoCE keeps an IPv4 address in the last four bytes of one."""
     try:
         address = ipaddress.IPv6Address(gid)

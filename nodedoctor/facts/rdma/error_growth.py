@@ -37,15 +37,15 @@ class RdmaGrowth:
     uptime_seconds: float | None = None
 
     @classmethod
-    def parse(cls, seen: Observation) -> RdmaGrowth | Unseen:
+    def parse(cls, observation: Observation) -> RdmaGrowth | Unseen:
         """Read the child's document."""
-        if not seen.answered:
-            return Unseen.skip(NO_COUNTERS) if NO_COUNTERS in seen.note else Unseen.of(seen)
-        document = document_of(seen)
+        if not observation.answered:
+            return Unseen.skip(NO_COUNTERS) if NO_COUNTERS in observation.note else Unseen.of(observation)
+        document = document_of(observation)
         if document is None or not isinstance(document.get("growth"), dict):
-            return Unseen.of(seen)
+            return Unseen.of(observation)
         seconds, uptime = number(document.get("seconds")), number(document.get("uptime_seconds"))
         if not seconds:
-            return Unseen.of(seen)
+            return Unseen.of(observation)
         counts = {str(k): v for k, v in document["growth"].items() if type(v) is int and v >= 0}
         return cls(seconds, counts, uptime or None)

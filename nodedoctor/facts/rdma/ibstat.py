@@ -52,10 +52,13 @@ class IbStat:
     unreadable: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, seen: Observation) -> IbStat | Unseen:
+    def parse(cls, observation: Observation) -> IbStat | Unseen:
         """Read the blocks of every adapter and port; a cut-off one keeps what it has."""
-        ports, unreadable = tuple(_ibstat(seen.text)), tuple(dict.fromkeys(_PANIC.findall(seen.text)))
-        return cls(ports, unreadable) if ports or unreadable else _unseen(seen)
+        ports, unreadable = (
+            tuple(_ibstat_ports(observation.text)),
+            tuple(dict.fromkeys(_PANIC.findall(observation.text))),
+        )
+        return cls(ports, unreadable) if ports or unreadable else _why_no_ports(observation)
 
 
 @fact("ibstatus", shown=False)
@@ -66,10 +69,10 @@ class IbStatus:
     ports: tuple[IbPort, ...]
 
     @classmethod
-    def parse(cls, seen: Observation) -> IbStatus | Unseen:
+    def parse(cls, observation: Observation) -> IbStatus | Unseen:
         """Read one block per port."""
-        ports = tuple(_ibstatus(seen.text))
-        return cls(ports) if ports else _unseen(seen)
+        ports = tuple(_ibstatus_ports(observation.text))
+        return cls(ports) if ports else _why_no_ports(observation)
 
 
 @fact("ibv-devinfo", shown=False)
@@ -80,10 +83,10 @@ class IbvDevinfo:
     ports: tuple[IbPort, ...]
 
     @classmethod
-    def parse(cls, seen: Observation) -> IbvDevinfo | Unseen:
+    def parse(cls, observation: Observation) -> IbvDevinfo | Unseen:
         """Read the blocks of every adapter and port."""
-        ports = tuple(_devinfo(seen.text))
-        return cls(ports) if ports else _unseen(seen)
+        ports = tuple(_devinfo_ports(observation.text))
+        return cls(ports) if ports else _why_no_ports(observation)
 
 
 @fact("rdma-link", shown=False)
@@ -94,23 +97,23 @@ class RdmaLink:
     ports: tuple[IbPort, ...]
 
     @classmethod
-    def parse(cls, seen: Observation) -> RdmaLink | Unseen:
+    def parse(cls, observation: Observation) -> RdmaLink | Unseen:
         """Read one line per port."""
-        ports = tuple(_rdma_link(seen.text))
-        return cls(ports) if ports else _unseen(seen)
+        ports = tuple(_rdma_link(observation.text))
+        return cls(ports) if ports else _why_no_ports(observation)
 
 
-def _unseen(seen: Observation) -> Unseen:
-    said = f"{seen.text} {seen.note}"
-    if seen.outcome.value == "skipped" and NONE_HERE in seen.note:
+def _why_no_ports(observation: Observation) -> Unseen:
+    message = f"{observation.text} {observation.note}"
+    if observation.outcome.value == "skipped" and NONE_HERE in observation.note:
         return Unseen.skip(NONE_HERE)
-    nothing = not seen.text.strip() and not seen.rc
-    if seen.answered and ("No IB devices found" in said or "No devices" in said or nothing):
+    nothing = not observation.text.strip() and not observation.rc
+    if observation.answered and ("No IB devices found" in message or "No devices" in message or nothing):
         return Unseen.skip("the InfiniBand tools found no device")
-    return Unseen.of(seen, WAY_OUT)
+    return Unseen.of(observation, WAY_OUT)
 
 
-def _blocks(text: str, first: re.Pattern[str]) -> Iterator[tuple[re.Match[str], str]]:
+def _split_blocks(text: str, first: re.Pattern[str]) -> Iterator[tuple[re.Match[str], str]]:
     """The text from each line that matches to the next such line."""
     starts = list(first.finditer(text))
     ends = [*(match.start() for match in starts[1:]), len(text)][: len(starts)]
@@ -118,14 +121,14 @@ def _blocks(text: str, first: re.Pattern[str]) -> Iterator[tuple[re.Match[str], 
         yield start, text[start.end() : end]
 
 
-def _pairs(block: str) -> dict[str, str]:
+def _parse_pairs(block: str) -> dict[str, str]:
     """The `key: value` lines of a block, keys in lower case; the first of a key counts."""
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for line in block.splitlines():
         key, colon, value = line.partition(":")
         if colon and value.strip():
-            found.setdefault(" ".join(key.split()).lower(), value.strip())
-    return found
+            pairs.setdefault(" ".join(key.split()).lower(), value.strip())
+    return pairs
 
 
 _CA = re.compile(r"^[> \t]*CA:? '([\w.-]{1,64})'", re.MULTILINE)
@@ -135,10 +138,10 @@ _PORT = regex(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
 _STATE = regex(r"^[> \t]*State:", re.MULTILINE)
 
 
-def _ibstat(text: str) -> Iterator[IbPort]:
-    for adapter, block in _blocks(text, _CA):
-        about = _pairs(_PORT.split(block, maxsplit=1)[0])
-        numbered = [(int(port.group(1)), _pairs(lines)) for port, lines in _blocks(block, _PORT)]
+def _ibstat_ports(text: str) -> Iterator[IbPort]:
+    for adapter, block in _split_blocks(text, _CA):
+        about = _parse_pairs(_PORT.split(block, maxsplit=1)[0])
+        numbered = [(int(port.group(1)), _parse_pairs(lines)) for port, lines in _split_blocks(block, _PORT)]
         # `ibstat | grep State` leaves the line out that names the port.
         for number, pairs in numbered or ([(1, about)] if _STATE.search(block) else []):
             yield IbPort(
@@ -146,7 +149,7 @@ def _ibstat(text: str) -> Iterator[IbPort]:
                 number,
                 state_word(pairs.get("state")),
                 phys_word(pairs.get("physical state")),
-                _number(_RATE, pairs.get("rate")),
+                _leading_number(_RATE, pairs.get("rate")),
                 layer_word(pairs.get("link layer")),
                 whole_number(pairs.get("base lid")),
                 whole_number(pairs.get("sm lid")),
@@ -159,19 +162,19 @@ def _ibstat(text: str) -> Iterator[IbPort]:
 _STATUS = re.compile(r"^[> \t]*Infiniband device '([\w.-]{1,64})' port (\d{1,3}) status:", re.MULTILINE)
 
 
-def _ibstatus(text: str) -> Iterator[IbPort]:
-    for head, lines in _blocks(text, _STATUS):
-        said = _pairs(lines)
-        rate = _GBPS.search(said.get("rate", ""))
+def _ibstatus_ports(text: str) -> Iterator[IbPort]:
+    for head, lines in _split_blocks(text, _STATUS):
+        fields = _parse_pairs(lines)
+        rate = _GBPS.search(fields.get("rate", ""))
         yield IbPort(
             head.group(1),
             int(head.group(2)),
-            state_word(_after_number(said.get("state"))),
-            phys_word(_after_number(said.get("phys state"))),
+            state_word(_after_number(fields.get("state"))),
+            phys_word(_after_number(fields.get("phys state"))),
             float(rate.group(1)) if rate else None,
-            layer_word(said.get("link_layer")),
-            whole_number(said.get("base lid")),
-            whole_number(said.get("sm lid")),
+            layer_word(fields.get("link_layer")),
+            whole_number(fields.get("base lid")),
+            whole_number(fields.get("sm lid")),
             rate.group(2) if rate else None,
             rate.group(3) if rate else None,
         )
@@ -183,23 +186,23 @@ _GID = regex(r"GID\[ {0,4}(\d{1,4})\]:[ \t]{0,8}([\da-fA-F:.]{2,64})(?:, {0,4}(R
 _DEV_PORT = regex(r"^[> \t]*port:[ \t]*(\d{1,3})\b", re.MULTILINE)
 
 
-def _devinfo(text: str) -> Iterator[IbPort]:
-    for adapter, block in _blocks(text, _HCA):
-        about = _pairs(_DEV_PORT.split(block, maxsplit=1)[0])
+def _devinfo_ports(text: str) -> Iterator[IbPort]:
+    for adapter, block in _split_blocks(text, _HCA):
+        about = _parse_pairs(_DEV_PORT.split(block, maxsplit=1)[0])
         part = whole_number(about.get("vendor_part_id"))
-        for port, lines in _blocks(block, _DEV_PORT):
-            said = _pairs(lines)
-            width = re.match(r"\d{1,2}X", said.get("active_width", ""))
-            lane = _number(_SPEED, said.get("active_speed"))
+        for port, lines in _split_blocks(block, _DEV_PORT):
+            fields = _parse_pairs(lines)
+            width = re.match(r"\d{1,2}X", fields.get("active_width", ""))
+            lane = _leading_number(_SPEED, fields.get("active_speed"))
             yield IbPort(
                 adapter.group(1),
                 int(port.group(1)),
-                state_word(_before_number(said.get("state"))),
-                phys_word(_before_number(said.get("phys_state"))),
+                state_word(_before_number(fields.get("state"))),
+                phys_word(_before_number(fields.get("phys_state"))),
                 lane * int(width.group().rstrip("X")) if lane and width else None,
-                layer_word(said.get("link_layer")),
-                whole_number(said.get("port_lid")),
-                whole_number(said.get("sm_lid")),
+                layer_word(fields.get("link_layer")),
+                whole_number(fields.get("port_lid")),
+                whole_number(fields.get("sm_lid")),
                 width.group() if width else None,
                 model=f"MT{part}" if part else None,
                 firmware=about.get("fw_ver"),
@@ -216,25 +219,25 @@ _RDMA_LINK = re.compile(
 
 def _rdma_link(text: str) -> Iterator[IbPort]:
     """`link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ens1`; lid and sm_lid only of InfiniBand."""
-    for found in _RDMA_LINK.finditer(text):
-        words = found.group("rest").split()
-        said = dict(zip(words[::2], words[1::2], strict=False))
-        netdev = said.get("netdev")
+    for match in _RDMA_LINK.finditer(text):
+        words = match.group("rest").split()
+        fields = dict(zip(words[::2], words[1::2], strict=False))
+        netdev = fields.get("netdev")
         yield IbPort(
-            found.group("hca"),
-            int(found.group("port")),
-            state_word(said.get("state")),
-            phys_word(said.get("physical_state")),
-            link_layer="InfiniBand" if "lid" in said else "Ethernet" if netdev else None,
-            lid=whole_number(said.get("lid")),
-            sm_lid=whole_number(said.get("sm_lid")),
+            match.group("hca"),
+            int(match.group("port")),
+            state_word(fields.get("state")),
+            phys_word(fields.get("physical_state")),
+            link_layer="InfiniBand" if "lid" in fields else "Ethernet" if netdev else None,
+            lid=whole_number(fields.get("lid")),
+            sm_lid=whole_number(fields.get("sm_lid")),
             netdevs=(NetDevice(netdev),) if netdev else (),
         )
 
 
-def _number(pattern: re.Pattern[str], text: str | None) -> float | None:
-    found = pattern.match(text or "")
-    return float(found.group(1)) if found else None
+def _leading_number(pattern: re.Pattern[str], text: str | None) -> float | None:
+    match = pattern.match(text or "")
+    return float(match.group(1)) if match else None
 
 
 def _after_number(text: str | None) -> str | None:

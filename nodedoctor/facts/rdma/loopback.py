@@ -29,24 +29,24 @@ def loopback(
     """RDMA writes from this host to itself through each active rail, if perftest is installed."""
     if options.passive:
         return skipped(LOOPBACK, "--passive puts no load on adapters")
-    if busy := "; ".join(_users(nvml, processes)):
+    if busy := "; ".join(_active_users(nvml, processes)):
         return skipped(LOOPBACK, f"a job may be using the rails: {busy}")
-    seen = Rdma.parse(rdma)
-    if isinstance(seen, Unseen):
-        return skipped(LOOPBACK, seen.note)
-    rails = by_class(tuple(of_sysfs(hca, port) for hca, port in seen.ports))
-    words = [_word(port) for port in rails if port.active]
+    adapters = Rdma.parse(rdma)
+    if isinstance(adapters, Unseen):
+        return skipped(LOOPBACK, adapters.note)
+    rails = by_class(tuple(of_sysfs(hca, port) for hca, port in adapters.ports))
+    words = [_port_argument(port) for port in rails if port.active]
     return Command(child("measured/ib_write_bw", *words)) if words else skipped(LOOPBACK, NO_PORT)
 
 
-def _users(nvml: Observation, processes: Observation) -> Iterator[str]:
+def _active_users(nvml: Observation, processes: Observation) -> Iterator[str]:
     running = Processes.parse(processes)
     if isinstance(running, Processes):
         yield from (f"{rank.label} is running" for rank in running.of("rank", "engine")[:3])
     yield from (f"GPU {index}: {why}" for index, why in idle(nvml, processes).busy)
 
 
-def _word(port: IbPort) -> str:
+def _port_argument(port: IbPort) -> str:
     """The port, and for RoCE the row of a GID of version 2: older perftest takes row 0 otherwise."""
     version_2 = [gid.index for gid in port.gids if gid.kind == "RoCE v2"]
     return port.name if port.infiniband or not version_2 else f"{port.name}@{version_2[-1]}"
@@ -70,21 +70,21 @@ class IbLoopback:
     ports: tuple[Loop, ...]
 
     @classmethod
-    def parse(cls, seen: Observation) -> IbLoopback | Unseen:
+    def parse(cls, observation: Observation) -> IbLoopback | Unseen:
         """Read what probes/measured/ib_write_bw.py prints."""
-        if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING):
-            return Unseen.skip(f"not run: {seen.note or 'not recorded'}")
-        told = document(seen) or {}
-        if text(told, "error") == "not-installed":
+        if observation.outcome in (Outcome.SKIPPED, Outcome.MISSING):
+            return Unseen.skip(f"not run: {observation.note or 'not recorded'}")
+        answer = document(observation) or {}
+        if text(answer, "error") == "not-installed":
             return Unseen.skip("ib_write_bw (perftest) is not installed")
-        ports = tuple(_loop(one) for one in parts(told, "ports") if text(one, "port"))
-        return cls(ports) if ports else Unseen.of(seen)
+        ports = tuple(_read_loop(entry) for entry in parts(answer, "ports") if text(entry, "port"))
+        return cls(ports) if ports else Unseen.of(observation)
 
 
 def average_gbps(output: str) -> float | None:
     """The column BW average of ib_write_bw --report_gbits; None when there is none.
 
-    Format: linux-rdma/perftest, src/perftest_parameters.h (RESULT_FMT_G, REPORT_FMT). Warnings may stand
+    Format: linux-rdma/perftest, src/perftest_parameters.h (RESULT_FMT_G, REPORT_FMT). Warnings may come
     between the heading and the row; other units have another heading.
     """
     heading = _HEADER.search(output)
@@ -92,9 +92,9 @@ def average_gbps(output: str) -> float | None:
     return next((float(row[2]) for row in rows if row), None)
 
 
-def _loop(told: Json) -> Loop:
-    error, average = text(told, "error"), number(told.get("gbps"))
-    average = average if average is not None else average_gbps(text(told, "text"))
+def _read_loop(entry: Json) -> Loop:
+    error, average = text(entry, "error"), number(entry.get("gbps"))
+    average = average if average is not None else average_gbps(text(entry, "text"))
     if not error and average is None:
-        return Loop(text(told, "port"), None, "failed", "its output has no BW average in Gb/sec")
-    return Loop(text(told, "port"), average, error, text(told, "said"))
+        return Loop(text(entry, "port"), None, "failed", "its output has no BW average in Gb/sec")
+    return Loop(text(entry, "port"), average, error, text(entry, "said"))

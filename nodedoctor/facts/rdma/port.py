@@ -93,8 +93,8 @@ class IbPort:
     @property
     def never_linked(self) -> bool:
         """True when its counters say that it had no link at all since the driver was loaded."""
-        told = [self.counters[name] for name in _TRAFFIC if name in self.counters]
-        return bool(told) and not any(told)
+        traffic = [self.counters[name] for name in _TRAFFIC if name in self.counters]
+        return bool(traffic) and not any(traffic)
 
     @property
     def carried(self) -> bool:
@@ -105,9 +105,9 @@ class IbPort:
         """What the source said of it: the files of sysfs, or the block of a tool's output."""
         if source == "rdma":
             physical = None if self.active and self.phys_state == "LinkUp" else self.phys_state
-            told = (("state", self.state), ("phys_state", physical), ("rate", self.rate_gbps))
+            fields = (("state", self.state), ("phys_state", physical), ("rate", self.rate_gbps))
             here = f"{CLASS}/{self.hca}/ports/{self.number}"
-            return [file_reading(source, f"{here}/{name}") for name, value in told if value is not None]
+            return [file_reading(source, f"{here}/{name}") for name, value in fields if value is not None]
         return [quoted_like(source, _BLOCK[source].format(re.escape(self.hca), self.number))]
 
     def firmware_said(self, source: str) -> list[Evidence]:
@@ -161,18 +161,18 @@ def guid(text: str | None) -> str | None:
     return text if text and text.lower().removeprefix("0x").strip("0:") else None
 
 
-def filled(port: IbPort, other: IbPort) -> IbPort:
+def filled(port: IbPort, second_port: IbPort) -> IbPort:
     """The port with what only the other source knows."""
-    gaps = {name: getattr(other, name) for name in field_names(IbPort) if getattr(port, name) is None}
+    gaps = {name: getattr(second_port, name) for name in field_names(IbPort) if getattr(port, name) is None}
     return replace(port, **gaps)
 
 
-def differs(port: IbPort, other: IbPort) -> str:
+def differs(port: IbPort, second_port: IbPort) -> str:
     """What two sources say differently of a port, in words; empty when they agree."""
     names = ("state", "phys_state", "rate_gbps", "link_layer")
-    pairs = ((name, getattr(port, name), getattr(other, name)) for name in names)
-    told = [f"{name} {one} and {two}" for name, one, two in pairs if None not in (one, two) and one != two]
-    return f"{port.name}: {', '.join(told)}" if told else ""
+    pairs = ((name, getattr(port, name), getattr(second_port, name)) for name in names)
+    differences = [f"{name} {a} and {b}" for name, a, b in pairs if None not in (a, b) and a != b]
+    return f"{port.name}: {', '.join(differences)}" if differences else ""
 
 
 def state_word(word: str | None) -> str | None:

@@ -69,9 +69,9 @@ class Ib:
         if not any(ports for _, ports in readings) and not unreadable:
             return cls._without_ports(rdma, ibstat, pci, silent)
         source, ports = readings[0]
-        disagreements = tuple(_disagreements(source, ports, readings[1:]))
+        disagreements = tuple(_source_disagreements(source, ports, readings[1:]))
         for _, more in readings[1:]:
-            ports = _completed(ports, more)
+            ports = _complete_ports(ports, more)
         partly = rdma if isinstance(rdma, Unseen) else None
         return cls(ports, source, "", disagreements, silent, partly=partly, unreadable=unreadable)
 
@@ -83,7 +83,7 @@ class Ib:
             return cls(absent="the adapters do not answer", silent=silent)
         if isinstance(pci, Unseen) and pci.reason == "not-visible-here":
             return pci  # without /sys nothing was looked at
-        if isinstance(rdma, Rdma) and (driverless := _driverless(pci)):
+        if isinstance(rdma, Rdma) and (driverless := _driverless_devices(pci)):
             return cls(absent="the kernel has no RDMA device", driverless=driverless)
         if isinstance(rdma, Rdma) or (isinstance(ibstat, Unseen) and not ibstat.applies):
             return cls(absent=NO_ADAPTER)
@@ -94,16 +94,16 @@ class Ib:
         for hca in dict.fromkeys(port.hca for port in self.ports):
             own = [port for port in self.ports if port.hca == hca]
             address = tuple(f"pci:{port.pci_address}" for port in own[:1] if port.pci_address)
-            whole = (f"hca:{hca}", *address)
+            adapter_names = (f"hca:{hca}", *address)
             if len(own) == 1:
-                yield own[0].subject, *whole
+                yield own[0].subject, *adapter_names
             else:
-                yield whole
+                yield adapter_names
                 yield from ((port.subject,) for port in own)
 
     def evidence(self, *ports: IbPort) -> list[Evidence]:
         """What was said of these ports: their files, or the block of a tool's output about each."""
-        return [one for port in ports for one in port.said(self.source)]
+        return [evidence for port in ports for evidence in port.said(self.source)]
 
     def nothing(self, rails: Rails, otherwise: str) -> Finding:
         """The finding of a check that has no active rail to judge; `otherwise` is what is not reported."""
@@ -125,7 +125,7 @@ class Rails:
     these the ones that share a PCIe switch with a GPU where some do. `sure`: each should have a link,
     being named, beside a GPU and one of a set of which more than half work, or one of as many as boards
     have of which nearly all work: half a set without links may as well be spare. `bridges` manage
-    NVSwitches and are nobody's rails. `unknown` are names in NCCL_IB_HCA that no adapter here has; `off`
+    NVSwitches and are no rails. `unknown` are names in NCCL_IB_HCA that no adapter here has; `off`
     says that NCCL uses no RDMA at all.
     `partly` says why a job may name other ports than these.
     """
@@ -147,15 +147,18 @@ class Rails:
         """Choose by what the job or its surroundings say, else by what the ports are and where they sit."""
         if isinstance(ib, Unseen):
             return ib
-        said, off = _setting("NCCL_IB_HCA", env, processes), _setting("NCCL_IB_DISABLE", env, processes)
+        setting, off = (
+            _nccl_setting("NCCL_IB_HCA", env, processes),
+            _nccl_setting("NCCL_IB_DISABLE", env, processes),
+        )
         bridging = switch_bridges(ib.ports, pci)
         bridges = tuple(port for port in ib.ports if port.name in bridging)
         free = tuple(port for port in ib.ports if port.name not in bridging)
         ports, unknown, sure = by_class(free), tuple[str, ...](), False
         by = "the class of equal ports that carries most"
-        if said:
-            ports, unknown = by_name(said[0], free)
-            by, sure = f"NCCL_IB_HCA={said[0]} in {said[1]}", True
+        if setting:
+            ports, unknown = by_name(setting[0], free)
+            by, sure = f"NCCL_IB_HCA={setting[0]} in {setting[1]}", True
         elif near := beside_gpus(ports, pci):
             ports = tuple(port for port in ports if port.name in near)
             by = "the ports that share a PCIe switch with a GPU"
@@ -165,13 +168,13 @@ class Rails:
         sure = sure or (len(ports) in (*_SETS, gpus) and working * 4 >= len(ports) * 3)
         names = {port.name for port in ports}
         others = tuple(port for port in free if port.name not in names)
-        seen = env.partly if isinstance(env, Env) else env
-        partly = None if said else processes if isinstance(processes, Unseen) else seen
+        env_unseen = env.partly if isinstance(env, Env) else env
+        partly = None if setting else processes if isinstance(processes, Unseen) else env_unseen
         none = bool(off and off[0] == "1")
-        return cls(ports, others, by, bool(said), unknown, none, partly, sure, bridges)
+        return cls(ports, others, by, bool(setting), unknown, none, partly, sure, bridges)
 
     def public(self) -> dict[str, Any]:
-        """The ports by name: all about them stands in the fact `ib`."""
+        """The ports by name: all about them is in the fact `ib`."""
         groups = {"ports": self.ports, "others": self.others, "bridges": self.bridges}
         names = {key: [port.name for port in ports] for key, ports in groups.items()}
         shown = ("chosen_by", "explicit", "unknown", "off", "sure")
@@ -192,10 +195,10 @@ def by_name(spec: str, ports: tuple[IbPort, ...]) -> tuple[tuple[IbPort, ...], t
     """
     without, exact = spec.startswith("^"), spec.lstrip("^").startswith("=")
     words = [word.strip() for word in spec.lstrip("^=").split(",") if word.strip()]
-    hits = {word: {port.name for port in ports if _means(word, port, exact)} for word in words}
-    named = set().union(*hits.values())
-    chosen = tuple(port for port in ports if (port.name in named) is not without)
-    return chosen, tuple(word for word, found in hits.items() if not found and not without)
+    hits = {word: {port.name for port in ports if _matches_port(word, port, exact)} for word in words}
+    matching = set().union(*hits.values())
+    chosen = tuple(port for port in ports if (port.name in matching) is not without)
+    return chosen, tuple(word for word, port_names in hits.items() if not port_names and not without)
 
 
 def by_class(ports: tuple[IbPort, ...]) -> tuple[IbPort, ...]:
@@ -209,42 +212,42 @@ def by_class(ports: tuple[IbPort, ...]) -> tuple[IbPort, ...]:
     groups = list(classes.values())
     if not any(port.active for port in real) and any(port.infiniband for port in real):
         return tuple(port for port in real if port.infiniband)
-    best = max(groups, key=_carries, default=[])
-    idle = [group for group in groups if _idle(group) and _could_carry(group) > _carries(best)[0]]
+    best = max(groups, key=_carried_load, default=[])
+    idle = [group for group in groups if _are_idle(group) and _could_carry(group) > _carried_load(best)[0]]
     if not idle and not any(port.active for port in best):
         return ()
     return tuple(max(idle, key=_could_carry) if idle else best)
 
 
-def _idle(ports: list[IbPort]) -> bool:
+def _are_idle(ports: list[IbPort]) -> bool:
     """A set of rails of which not one works: fewer than four ports may just be spare."""
     return len(ports) >= FEWEST_RAILS and not any(port.active for port in ports)
 
 
 def _could_carry(ports: Iterable[IbPort]) -> float:
     """Gbit/s of ports that work, by what their adapter can do; of an unknown Ethernet adapter nothing."""
-    known = [(adapter(port.model or ""), port.infiniband) for port in ports]
-    return sum(float(row.max_port_gbps or 0) if row else 100.0 * ib for row, ib in known)
+    rows = [(adapter(port.model or ""), port.infiniband) for port in ports]
+    return sum(float(row.max_port_gbps or 0) if row else 100.0 * ib for row, ib in rows)
 
 
-def _carries(ports: Iterable[IbPort]) -> tuple[float, int, bool]:
-    """Gbit/s of the active ones; where no rate is told their number; InfiniBand before Ethernet."""
+def _carried_load(ports: Iterable[IbPort]) -> tuple[float, int, bool]:
+    """Gbit/s of the active ones; where no rate is known their number; InfiniBand before Ethernet."""
     active = [port for port in ports if port.active]
     return sum(port.rate_gbps or 0.0 for port in active), len(active), any(p.infiniband for p in active)
 
 
 def _on_card(port: IbPort, ports: list[IbPort]) -> int:
     """How many ports the card of this one has."""
-    return sum(other.card == port.card for other in ports) if port.card else 1
+    return sum(sibling.card == port.card for sibling in ports) if port.card else 1
 
 
-def _means(word: str, port: IbPort, exact: bool) -> bool:
+def _matches_port(word: str, port: IbPort, exact: bool) -> bool:
     name, _, number = word.partition(":")
     same = port.hca == name if exact else port.hca.startswith(name)
     return same and (not number or number == str(port.number))
 
 
-def _setting(name: str, env: Env | Unseen, processes: Processes | Unseen) -> tuple[str, str] | None:
+def _nccl_setting(name: str, env: Env | Unseen, processes: Processes | Unseen) -> tuple[str, str] | None:
     """A variable and where it is set: in a running rank first, then here, then in NCCL's files."""
     for process in processes.training if isinstance(processes, Processes) else ():
         if value := process.environment.get(name):
@@ -260,28 +263,28 @@ def _setting(name: str, env: Env | Unseen, processes: Processes | Unseen) -> tup
     return None
 
 
-def _driverless(pci: Pci | Unseen) -> tuple[str, ...]:
+def _driverless_devices(pci: Pci | Unseen) -> tuple[str, ...]:
     """InfiniBand controllers (class 0207) on the bus that are not kept for a virtual machine."""
     devices = pci.devices if isinstance(pci, Pci) else ()
-    ours = (one for one in devices if one.class_code.startswith("0207") and one.driver not in GIVEN_AWAY)
-    return tuple(one.address for one in ours if one.physfn is None)
+    ours = (hca for hca in devices if hca.class_code.startswith("0207") and hca.driver not in GIVEN_AWAY)
+    return tuple(hca.address for hca in ours if hca.physfn is None)
 
 
-def _completed(ports: tuple[IbPort, ...], more: tuple[IbPort, ...]) -> tuple[IbPort, ...]:
+def _complete_ports(ports: tuple[IbPort, ...], more: tuple[IbPort, ...]) -> tuple[IbPort, ...]:
     """The ports with gaps filled from another source, and those only the other one has."""
-    known = {port.name: port for port in more}
-    both = [filled(port, known[port.name]) if port.name in known else port for port in ports]
+    by_name = {port.name: port for port in more}
+    both = [filled(port, by_name[port.name]) if port.name in by_name else port for port in ports]
     names = {port.name for port in ports}
     return (*both, *(port for port in more if port.name not in names))
 
 
-def _disagreements(
+def _source_disagreements(
     source: str, ports: tuple[IbPort, ...], readings: list[tuple[str, tuple[IbPort, ...]]]
 ) -> list[str]:
     by_name = {port.name: port for port in ports}
     return [
-        f"{source} and {name} of {told}"
+        f"{source} and {name} of {difference}"
         for name, more in readings
         for port in more
-        if port.name in by_name and (told := differs(by_name[port.name], port))
+        if port.name in by_name and (difference := differs(by_name[port.name], port))
     ]

@@ -26,7 +26,7 @@ def switch_bridges(ports: Sequence[IbPort], pci: Pci | Unseen) -> frozenset[str]
     functions = [port for port in ports if _may_bridge(port)]
     names: set[str] = set()
     for port in functions:
-        card = {other.name for other in functions if other.card == port.card}
+        card = {sibling.name for sibling in functions if sibling.card == port.card}
         if port.card and len(card) >= _BRIDGE_FUNCTIONS:
             names |= card
     return frozenset(names)

@@ -134,9 +134,9 @@ class Rdma:
     supported: bool = True
 
     @classmethod
-    def parse(cls, seen: Observation) -> Rdma | Unseen:
+    def parse(cls, observation: Observation) -> Rdma | Unseen:
         """Read the sysfs files; no adapters is a fact, a directory that may not be read is not."""
-        files = Files.parse_json(seen)
+        files = Files.parse_json(observation)
         if isinstance(files, Unseen):
             return files
         error = files.error(CLASS)
@@ -144,14 +144,14 @@ class Rdma:
             return cls((), supported=False)
         if error is not None:
             return Unseen(
-                "denied", f"{CLASS}: {error}", "Mount the host's /sys, or run on the host.", seen.probe
+                "denied", f"{CLASS}: {error}", "Mount the host's /sys, or run on the host.", observation.probe
             )
         names = files.children(CLASS)
         if names and not files.files and not any(path.startswith(CLASS) for path in files.errors):
-            return Unseen.of(seen)
+            return Unseen.of(observation)
         for name in names:
             _notice_lost_files(files, f"{CLASS}/{name}/ports")
-        return cls(tuple(_hca(files, name) for name in names))
+        return cls(tuple(_read_hca(files, name) for name in names))
 
     def hca(self, name: str) -> Hca | None:
         """The adapter of that name."""
@@ -166,13 +166,13 @@ class Rdma:
 def _notice_lost_files(files: Files, folder: str) -> None:
     """Every port has a state and a link layer: where only one of them is there, the other was lost."""
     for number in files.children(folder):
-        known = [name for name in _PORT_FILES if files.text(f"{folder}/{number}/{name}") is not None]
+        present = [name for name in _PORT_FILES if files.text(f"{folder}/{number}/{name}") is not None]
         failed = any(path.startswith(f"{folder}/{number}/") for path in files.errors)
-        if known and len(known) < len(_PORT_FILES) and not failed:
+        if present and len(present) < len(_PORT_FILES) and not failed:
             unread(Unread(f"{folder}/{number}", "not all of its files are there", "ib.ports"))
 
 
-def _hca(files: Files, name: str) -> Hca:
+def _read_hca(files: Files, name: str) -> Hca:
     here = f"{CLASS}/{name}"
     numbers = sorted({int(n) for n in files.children(f"{here}/ports") if re.fullmatch(r"\d{1,3}", n)})
     errors = {p[len(here) + 1 :]: e for p, e in files.errors.items() if p.startswith(f"{here}/")}
@@ -192,47 +192,47 @@ def _hca(files: Files, name: str) -> Hca:
         physfn=files.leaf(f"{here}/device/physfn"),
         numa_node=node if node is not None and node >= 0 else None,
         netdevs=tuple(
-            _netdev(files, f"{here}/device/net/{n}", n) for n in files.children(f"{here}/device/net")
+            _read_netdev(files, f"{here}/device/net/{n}", n) for n in files.children(f"{here}/device/net")
         ),
-        ports=tuple(_port(files, f"{here}/ports/{number}", number) for number in numbers),
+        ports=tuple(_read_port(files, f"{here}/ports/{number}", number) for number in numbers),
         stopped_answering=stuck[-1] if stuck else (name if files.error(here) == "TIMEOUT" else None),
         errors={path: error for path, error in errors.items() if not path.startswith("ports/")},
     )
 
 
-def _netdev(files: Files, here: str, name: str) -> NetDevice:
+def _read_netdev(files: Files, here: str, name: str) -> NetDevice:
     port = files.number(f"{here}/dev_port")  # counts from 0, ports of the adapter from 1
     number = port + 1 if port is not None else None
     return NetDevice(name, files.text(f"{here}/operstate"), files.number(f"{here}/mtu"), number)
 
 
-def _port(files: Files, here: str, number: int) -> RdmaPort:
+def _read_port(files: Files, here: str, number: int) -> RdmaPort:
     rate = files.text(f"{here}/rate")
-    found = _RATE.match(rate or "")
+    match = _RATE.match(rate or "")
     return RdmaPort(
         number=number,
-        state=_word(files.text(f"{here}/state")),
-        phys_state=_word(files.text(f"{here}/phys_state")),
+        state=_state_word(files.text(f"{here}/state")),
+        phys_state=_state_word(files.text(f"{here}/phys_state")),
         link_layer=files.text(f"{here}/link_layer"),
         rate=rate,
-        rate_gbps=float(found.group(1)) if found else None,
-        width=found.group(2) if found else None,
-        generation=found.group(3) if found else None,
+        rate_gbps=float(match.group(1)) if match else None,
+        width=match.group(2) if match else None,
+        generation=match.group(3) if match else None,
         lid=files.number(f"{here}/lid"),
         sm_lid=files.number(f"{here}/sm_lid"),
-        gids=_gids(files, here),
-        counters=_counters(files, f"{here}/counters"),
-        hw_counters=_counters(files, f"{here}/hw_counters"),
-        errors=_errors(files, here),
+        gids=_read_gids(files, here),
+        counters=_read_counters(files, f"{here}/counters"),
+        hw_counters=_read_counters(files, f"{here}/hw_counters"),
+        errors=_read_errors(files, here),
     )
 
 
-def _word(state: str | None) -> str | None:
+def _state_word(state: str | None) -> str | None:
     """`4: ACTIVE` is ACTIVE."""
     return None if state is None else state.partition(":")[2].strip() or state
 
 
-def _gids(files: Files, here: str) -> tuple[Gid, ...]:
+def _read_gids(files: Files, here: str) -> tuple[Gid, ...]:
     """The rows that are in use: an empty one reads as zeros."""
     rows = []
     for index, gid in files.under(f"{here}/gids").items():
@@ -243,14 +243,14 @@ def _gids(files: Files, here: str) -> tuple[Gid, ...]:
     return tuple(sorted(rows, key=lambda row: row.index))
 
 
-def _counters(files: Files, here: str) -> dict[str, int]:
+def _read_counters(files: Files, here: str) -> dict[str, int]:
     """Counters by name; some read `N/A (no PMA)`, some fail on virtual functions: those are left out."""
     numbers = {name: whole_number(text) for name, text in files.under(here).items()}
     return {name: number for name, number in sorted(numbers.items()) if number is not None}
 
 
-def _errors(files: Files, here: str) -> dict[str, str]:
+def _read_errors(files: Files, here: str) -> dict[str, str]:
     """What could not be read, less the attributes of empty GID rows, which always fail with EINVAL."""
     start = f"{here}/"
-    found = {path[len(start) :]: error for path, error in files.errors.items() if path.startswith(start)}
-    return {path: e for path, e in found.items() if not (path.startswith("gid_attrs/") and e == "EINVAL")}
+    errors = {path[len(start) :]: error for path, error in files.errors.items() if path.startswith(start)}
+    return {path: e for path, e in errors.items() if not (path.startswith("gid_attrs/") and e == "EINVAL")}

@@ -36,35 +36,35 @@ _PYTHON = re.compile(r"\d{1,3}\.\d{1,3}")
 
 def read(line: str, environment: Mapping[str, str]) -> tuple[str, str, bool] | None:
     """The name, the versions as `packaging` writes them, and whether it applies; None where it must say."""
-    found = _LINE.fullmatch(line)
-    if found is None:
+    match = _LINE.fullmatch(line)
+    if match is None:
         return None
-    clauses = _CLAUSE.findall(found["versions"])
-    distinct = {(sign, _release(version)) for sign, version in clauses}
+    clauses = _CLAUSE.findall(match["versions"])
+    distinct = {(sign, _release_numbers(version)) for sign, version in clauses}
     if len(distinct) < len(clauses) or any(release is None for _, release in distinct):
         return None
-    applies = _holds(found["marker"], environment) if found["marker"] else True
+    applies = _marker_holds(match["marker"], environment) if match["marker"] else True
     if applies is None:
         return None
-    return found["name"], ",".join(sorted(sign + version for sign, version in clauses)), applies
+    return match["name"], ",".join(sorted(sign + version for sign, version in clauses)), applies
 
 
 def allows(versions: str, version: str) -> bool | None:
     """Whether a release is among the versions asked for; None where `packaging` must say."""
-    ours = _release(version)
+    ours = _release_numbers(version)
     if ours is None:
         return None
     allowed = True
     for clause in filter(None, versions.split(",")):
-        found = _CLAUSE.fullmatch(clause.strip())
-        theirs = _release(found[2]) if found else None
-        if found is None or theirs is None:
+        match = _CLAUSE.fullmatch(clause.strip())
+        theirs = _release_numbers(match[2]) if match else None
+        if match is None or theirs is None:
             return None
-        allowed = _COMPARED[found[1]](ours, theirs) and allowed
+        allowed = _COMPARED[match[1]](ours, theirs) and allowed
     return allowed
 
 
-def _release(version: str) -> tuple[int, ...] | None:
+def _release_numbers(version: str) -> tuple[int, ...] | None:
     """The numbers of a plain release, without the zeros at its end: 2.0 is 2."""
     if not _RELEASE.fullmatch(version):
         return None
@@ -74,19 +74,21 @@ def _release(version: str) -> tuple[int, ...] | None:
     return tuple(numbers)
 
 
-def _holds(marker: str, environment: Mapping[str, str]) -> bool | None:
+def _marker_holds(marker: str, environment: Mapping[str, str]) -> bool | None:
     """Whether all terms of a marker hold; None for any other marker than such a list."""
-    held = True
+    applies = True
     for term in re.split(r"\band\b", marker):
-        found = _TERM.fullmatch(term)
-        if found is None:
+        match = _TERM.fullmatch(term)
+        if match is None:
             return None
-        name, sign, wanted = found[1], found[2], found[3][1:-1]
+        name, sign, wanted = match[1], match[2], match[3][1:-1]
         ours = environment.get(name, "")
         if name == "python_version" and _PYTHON.fullmatch(wanted) and _PYTHON.fullmatch(ours):
-            held = _COMPARED[sign](_release(ours) or (), _release(wanted) or ()) and held
+            applies = (
+                _COMPARED[sign](_release_numbers(ours) or (), _release_numbers(wanted) or ()) and applies
+            )
         elif name in _WORDS and sign in ("==", "!=") and _WORD.fullmatch(wanted) and ours:
-            held = _COMPARED[sign](ours, wanted) and held
+            applies = _COMPARED[sign](ours, wanted) and applies
         else:
             return None
-    return held
+    return applies

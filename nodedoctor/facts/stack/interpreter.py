@@ -58,8 +58,8 @@ class Toolkit:
 class TargetPython:
     """The Python that trains and what is installed in it.
 
-    `source` is the probe that told. `explicit` when the person named it (--python, --exec), `why` in words.
-    `packages` stand in the order of search, so the first of a name is the one imported; `complete` is False
+    `source` is the probe asked. `explicit` when the person named it (--python, --exec), `why` in words.
+    `packages` are in the order of search, so the first of a name is the one imported; `complete` is False
     when only some are known. From a pasted collect-env also come the last three.
     """
 
@@ -96,8 +96,8 @@ class TargetPython:
         own = _read_own_document(live)
         if isinstance(own, TargetPython):
             return own
-        told = [paste for paste in (collect_env(env), pip_list(pips)) if paste is not None]
-        return _of_pastes(told) if told else own
+        pastes = [paste for paste in (collect_env(env), pip_list(pips)) if paste is not None]
+        return _of_pastes(pastes) if pastes else own
 
     def package(self, name: str) -> Package | None:
         """The package that would be imported; None when it is not installed."""
@@ -164,8 +164,8 @@ class TargetPython:
 
     def expectations(self) -> dict[str, str]:
         """What `--expect` would say of the packages that must be the same on every node."""
-        found = {name: self.package(name) for name in ("torch", "ray")}
-        return {name: package.version for name, package in found.items() if package}
+        packages = {name: self.package(name) for name in ("torch", "ray")}
+        return {name: package.version for name, package in packages.items() if package}
 
     def public(self) -> dict[str, Any]:
         """Everything but torch, which is a fact of its own; of the packages names and versions."""
@@ -179,10 +179,10 @@ class TargetPython:
 
 def _read_own_document(live: Observation) -> TargetPython | Unseen:
     """Read the document of probes/stack/target_python.py."""
-    told = document(live)
-    error = part(told, "error") if told else {}
-    if told and text(told, "executable"):
-        return _of_document(told, live.probe)
+    answer = document(live)
+    error = part(answer, "error") if answer else {}
+    if answer and text(answer, "executable"):
+        return _of_document(answer, live.probe)
     if text(error, "reason") == "none":
         return Unseen.skip(text(error, "note"))
     if error:
@@ -191,40 +191,42 @@ def _read_own_document(live: Observation) -> TargetPython | Unseen:
     return Unseen.of(live, _WAY_OUT)
 
 
-def _of_document(told: Json, probe: str) -> TargetPython:
-    found, tools, build = part(told, "found"), part(told, "toolkit"), told.get("torch")
+def _of_document(answer: Json, probe: str) -> TargetPython:
+    search, tools, build = part(answer, "found"), part(answer, "toolkit"), answer.get("torch")
     return TargetPython(
         source=probe,
-        path=text(told, "executable"),
-        real=text(told, "real"),
-        why=text(found, "why"),
-        explicit=found.get("explicit") is True,
-        version=shapes.version(text(told, "version")),
-        implementation=text(told, "implementation") or "cpython",
-        machine=text(told, "machine") or "x86_64",
-        glibc=text(told, "glibc"),
-        prefix=text(told, "prefix"),
-        base_prefix=text(told, "base_prefix"),
-        owner=whole_number(told, "owner"),
-        asked_as=whole_number(told, "uid"),
-        uv=told.get("uv") is True,
-        folders=texts(told, "folders"),
-        environ={key: value for key, value in part(told, "environ").items() if isinstance(value, str)},
-        packages=tuple(filter(None, map(_package, parts(told, "distributions")))),
-        conda=texts(told, "conda"),
+        path=text(answer, "executable"),
+        real=text(answer, "real"),
+        why=text(search, "why"),
+        explicit=search.get("explicit") is True,
+        version=shapes.version(text(answer, "version")),
+        implementation=text(answer, "implementation") or "cpython",
+        machine=text(answer, "machine") or "x86_64",
+        glibc=text(answer, "glibc"),
+        prefix=text(answer, "prefix"),
+        base_prefix=text(answer, "base_prefix"),
+        owner=whole_number(answer, "owner"),
+        asked_as=whole_number(answer, "uid"),
+        uv=answer.get("uv") is True,
+        folders=texts(answer, "folders"),
+        environ={key: value for key, value in part(answer, "environ").items() if isinstance(value, str)},
+        packages=tuple(filter(None, map(_read_package, parts(answer, "distributions")))),
+        conda=texts(answer, "conda"),
         torch_build=build if isinstance(build, dict) else None,
         toolkit=Toolkit(text(tools, "home"), text(tools, "why"), text(tools, "version"))
         if text(tools, "home")
         else None,
         others=tuple(
             OtherPython(*(text(item, key) for key in ("path", "why", "torch", "problem")))
-            for item in parts(found, "others")
+            for item in parts(search, "others")
         ),
-        running=tuple(_running(item) for item in parts(found, "running") if text(item, "pid").isdecimal()),
+        running=tuple(
+            _running_python(item) for item in parts(search, "running") if text(item, "pid").isdecimal()
+        ),
     )
 
 
-def _package(item: Json) -> Package | None:
+def _read_package(item: Json) -> Package | None:
     if not shapes.package_name(text(item, "name")):
         return None
     return Package(
@@ -238,7 +240,7 @@ def _package(item: Json) -> Package | None:
     )
 
 
-def _running(item: Json) -> RunningPython:
+def _running_python(item: Json) -> RunningPython:
     role, prefix, python, ray, problem = (
         text(item, k) for k in ("role", "prefix", "python", "ray", "problem")
     )
@@ -246,17 +248,17 @@ def _running(item: Json) -> RunningPython:
     return RunningPython(role, number, prefix, shapes.version(python), shapes.version(ray), problem)
 
 
-def _of_pastes(told: list[Pasted]) -> TargetPython:
+def _of_pastes(pastes: list[Pasted]) -> TargetPython:
     """One target of one or two pastes: the list of packages is more complete, the environment says more."""
-    packages = {package.name: package for paste in told for package in paste.packages}
-    first = told[0]
+    packages = {package.name: package for paste in pastes for package in paste.packages}
+    first = pastes[0]
     return TargetPython(
-        source=", ".join(paste.source for paste in told),
+        source=", ".join(paste.source for paste in pastes),
         why="it was pasted",
         version=first.python,
         machine=first.machine,
         packages=tuple(packages.values()),
-        complete=any(paste.complete for paste in told),
+        complete=any(paste.complete for paste in pastes),
         torch_build=first.torch,
         toolkit=Toolkit("", "pasted", first.toolkit) if first.toolkit else None,
         environ=first.environ,

@@ -50,19 +50,19 @@ class Libraries:
     nccl_missing: tuple[str, ...] | None = None
 
     @classmethod
-    def parse(cls, seen: Observation) -> Libraries | Unseen:
+    def parse(cls, observation: Observation) -> Libraries | Unseen:
         """Read the `libraries` of probes/stack/target_python.py."""
-        found = part(document(seen) or {}, "libraries")
-        if not found:
-            return Unseen.of(seen)
+        libraries = part(document(observation) or {}, "libraries")
+        if not libraries:
+            return Unseen.of(observation)
         return cls(
-            tuple(_library(item) for item in parts(found, "copies")),
+            tuple(_library_copy(item) for item in parts(libraries, "copies")),
             tuple(
                 Resolved(*(text(item, key) for key in ("name", "path", "real", "rule")))
-                for item in parts(found, "resolved")
+                for item in parts(libraries, "resolved")
             ),
-            text(found, "nccl_built_in"),
-            texts(found, "nccl_missing") if isinstance(found.get("nccl_missing"), list) else None,
+            text(libraries, "nccl_built_in"),
+            texts(libraries, "nccl_missing") if isinstance(libraries.get("nccl_missing"), list) else None,
         )
 
     def family(self, name: str) -> tuple[LibraryCopy, ...]:
@@ -77,7 +77,7 @@ class Libraries:
         return resolved, next((copy for copy in self.copies if copy.real == resolved.real), None)
 
 
-def _library(item: Json) -> LibraryCopy:
+def _library_copy(item: Json) -> LibraryCopy:
     family, path, real, soname, version, cuda = (
         text(item, key) for key in ("family", "path", "real", "soname", "version", "cuda")
     )

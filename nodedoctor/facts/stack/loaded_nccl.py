@@ -25,7 +25,7 @@ MOST = 64  # files asked about; eight ranks are usual
 class Mapped:
     """One process and one libnccl it has mapped.
 
-    `version` is "" where it could not be told; `asked` says that the file itself was asked.
+    `version` is "" where it is not known; `asked` says that the file itself was asked.
     """
 
     pid: int
@@ -39,8 +39,8 @@ class Mapped:
 @probe("mapped-nccl", timeout=6, lane=Lane.FS, after=("processes",))
 def mapped_nccl(options: Options, processes: Observation) -> Command | Observation:
     """The versions of the libnccl files that running ranks have mapped."""
-    seen = Processes.parse(processes)
-    pairs = list(_pairs(seen)) if isinstance(seen, Processes) else []
+    running = Processes.parse(processes)
+    pairs = list(_nccl_paths(running)) if isinstance(running, Processes) else []
     if not pairs or options.root != "/":  # processes of another root are numbered as that one sees them
         return skipped("mapped-nccl", "no process that trains has a libnccl mapped")
     return Command(child("stack/mapped_nccl", *(f"{process.pid}:{path}" for process, path in pairs[:MOST])))
@@ -55,12 +55,12 @@ class LoadedNccl:
     unread: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, seen: Observation, processes: Processes | Unseen) -> LoadedNccl | Unseen:
+    def parse(cls, observation: Observation, processes: Processes | Unseen) -> LoadedNccl | Unseen:
         """The processes say what is mapped, the probe which NCCL that is."""
         if isinstance(processes, Unseen):
             return processes
-        told = parts(document(seen) or {}, "mapped")
-        versions = {(text(item, "pid"), text(item, "path")): text(item, "version") for item in told}
+        entries = parts(document(observation) or {}, "mapped")
+        versions = {(text(item, "pid"), text(item, "path")): text(item, "version") for item in entries}
         mapped = (
             Mapped(
                 process.pid,
@@ -70,15 +70,15 @@ class LoadedNccl:
                 process.job or process.master or "",
                 (str(process.pid), path) in versions,
             )
-            for process, path in _pairs(processes)
+            for process, path in _nccl_paths(processes)
         )
-        why = ((one, one.errors.get("maps") or one.stuck_at) for one in processes.of(*ROLES))
+        why = ((worker, worker.errors.get("maps") or worker.stuck_at) for worker in processes.of(*ROLES))
         return cls(tuple(mapped), tuple(f"{process.label}: {reason}" for process, reason in why if reason))
 
     @property
     def versions(self) -> tuple[str, ...]:
         """The versions that are mapped, each once."""
-        return tuple(sorted({one.version for one in self.mapped if one.version}))
+        return tuple(sorted({library.version for library in self.mapped if library.version}))
 
 
 def versions_in_use(
@@ -99,7 +99,7 @@ def versions_in_use(
         yield package.version, package.name
 
 
-def _pairs(processes: Processes) -> Iterator[tuple[Process, str]]:
+def _nccl_paths(processes: Processes) -> Iterator[tuple[Process, str]]:
     for process in processes.of(*ROLES):
         for path in process.libraries:
             if _LIBNCCL.fullmatch(path):
@@ -108,5 +108,5 @@ def _pairs(processes: Processes) -> Iterator[tuple[Process, str]]:
 
 def _of_name(path: str) -> str:
     """Distributions install libnccl.so.2.27.5."""
-    found = re.search(r"\.so\.(\d+\.\d+\.\d+)$", path)
-    return found.group(1) if found else ""
+    match = re.search(r"\.so\.(\d+\.\d+\.\d+)$", path)
+    return match.group(1) if match else ""

@@ -54,8 +54,8 @@ class Wanted:
     @property
     def exact(self) -> str | None:
         """The one version allowed; None when there are several."""
-        found = re.fullmatch(r"==\s*([^,*\s]+)", self.versions)
-        return found.group(1) if found else None
+        match = re.fullmatch(r"==\s*([^,*\s]+)", self.versions)
+        return match.group(1) if match else None
 
     def __str__(self) -> str:
         """As a requirement is written."""
@@ -74,9 +74,9 @@ def wanted(package: Package, environment: Mapping[str, str]) -> Iterator[Wanted]
     for line in package.requires:
         if _FOR_AN_EXTRA.search(line):
             continue
-        found = common_requirements.read(line, environment) or _parse_requirement(line, environment)
-        if found and found[2]:
-            yield Wanted(canonical(found[0]), found[1])
+        requirement = common_requirements.read(line, environment) or _parse_requirement(line, environment)
+        if requirement and requirement[2]:
+            yield Wanted(canonical(requirement[0]), requirement[1])
 
 
 def _parse_requirement(line: str, environment: Mapping[str, str]) -> tuple[str, str, bool] | None:
@@ -94,5 +94,5 @@ def _parse_requirement(line: str, environment: Mapping[str, str]) -> tuple[str, 
 
 def numbers(version: str) -> tuple[int, ...]:
     """The leading numbers of a version, (2, 27, 5) of `2.27.5+cuda12.9`; empty when there are none."""
-    found = re.match(r"\s*v?(\d{1,9}(?:\.\d{1,9})*)", version)
-    return tuple(int(part) for part in found.group(1).split(".")) if found else ()
+    match = re.match(r"\s*v?(\d{1,9}(?:\.\d{1,9})*)", version)
+    return tuple(int(part) for part in match.group(1).split(".")) if match else ()

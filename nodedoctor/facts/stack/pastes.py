@@ -1,6 +1,6 @@
 """What people paste about a Python: `python -m torch.utils.collect_env`, `pip list`, `conda list` ...
 
-Pastes come through chats and issue trackers: quoted, indented, lines lost. What is not there is not told.
+Pastes come through chats and issue trackers: quoted, indented, lines lost. What is not there is not known.
 """
 
 from __future__ import annotations
@@ -53,28 +53,28 @@ class Pasted:
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
-def collect_env(seen: Observation) -> Pasted | None:
+def collect_env(observation: Observation) -> Pasted | None:
     """Read the report of torch's (or vLLM's) environment collector; None when it holds nothing of one."""
-    lines = _lines(seen)
-    values = {key: value for key, value in (_colon(line) for line in lines) if key}
+    lines = _paste_lines(observation)
+    values = {key: value for key, value in (_split_colon(line) for line in lines) if key}
     if "PyTorch version" not in values and values.keys() & {"sglang", "sgl_kernel"}:
-        return _sglang(seen.probe, values)
-    told = Pasted(
-        source=seen.probe,
-        packages=tuple(_distinct(_listed_packages(lines))),
-        torch=_torch(values),
+        return _parse_sglang(observation.probe, values)
+    paste = Pasted(
+        source=observation.probe,
+        packages=tuple(_distinct_packages(_listed_packages(lines))),
+        torch=_torch_values(values),
         python=_first_number(values.get("Python version", "")),
         machine="aarch64" if "aarch64" in values.get("Python platform", "") else "x86_64",
         toolkit=_first_number(values.get("CUDA runtime version", "")),
         driver=_first_number(values.get("Nvidia driver version", "")),
-        gpus=tuple(value for key, value in map(_colon, lines) if re.fullmatch(r"GPU \d+", key)),
+        gpus=tuple(value for key, value in map(_split_colon, lines) if re.fullmatch(r"GPU \d+", key)),
         cuda_available={"True": True, "False": False}.get(values.get("Is CUDA available", "")),
         environ={m.group(1): m.group(2).strip() for m in map(_VARIABLE.match, lines) if m},
     )
-    return told if told.packages or told.torch or told.driver else None
+    return paste if paste.packages or paste.torch or paste.driver else None
 
 
-def _sglang(source: str, values: Mapping[str, str]) -> Pasted:
+def _parse_sglang(source: str, values: Mapping[str, str]) -> Pasted:
     """What `python -m sglang.check_env` prints: versions as modules tell them, and the driver's."""
     version = values.get("PyTorch", "")
     cuda = re.search(r"\+cu(\d{2,3})(\d)$", version)
@@ -94,7 +94,7 @@ def _sglang(source: str, values: Mapping[str, str]) -> Pasted:
     ]
     return Pasted(
         source=source,
-        packages=tuple(_distinct(packages)),
+        packages=tuple(_distinct_packages(packages)),
         torch=torch,
         python=_first_number(values.get("Python", "")),
         machine="x86_64",
@@ -106,12 +106,14 @@ def _sglang(source: str, values: Mapping[str, str]) -> Pasted:
     )
 
 
-def pip_list(seen: Observation) -> Pasted | None:
+def pip_list(observation: Observation) -> Pasted | None:
     """Read a list of packages in any of the usual forms; None when there is none in the text."""
-    packages = tuple(_distinct(_from_json(seen.text) or _from_lines(_lines(seen))))
-    if not packages or not seen.answered:
+    packages = tuple(
+        _distinct_packages(_from_json(observation.text) or _from_lines(_paste_lines(observation)))
+    )
+    if not packages or not observation.answered:
         return None
-    return Pasted(seen.probe, packages, complete=_is_whole_list(seen.text), machine="x86_64")
+    return Pasted(observation.probe, packages, complete=_is_whole_list(observation.text), machine="x86_64")
 
 
 def _is_whole_list(text: str) -> bool:
@@ -119,21 +121,25 @@ def _is_whole_list(text: str) -> bool:
     return not all(map(_PICKED.match, text.strip().splitlines()))
 
 
-def _lines(seen: Observation) -> list[str]:
-    return [_QUOTED.sub("", line).rstrip() for line in seen.text.splitlines()] if seen.answered else []
+def _paste_lines(observation: Observation) -> list[str]:
+    return (
+        [_QUOTED.sub("", line).rstrip() for line in observation.text.splitlines()]
+        if observation.answered
+        else []
+    )
 
 
-def _colon(line: str) -> tuple[str, str]:
+def _split_colon(line: str) -> tuple[str, str]:
     key, colon, value = line.partition(":")
     return (key.strip(), value.strip()) if colon else ("", "")
 
 
 def _first_number(value: str) -> str:
-    found = re.match(r"\d+(?:\.\d+)*", value)
-    return found.group(0) if found else ""
+    match = re.match(r"\d+(?:\.\d+)*", value)
+    return match.group(0) if match else ""
 
 
-def _torch(values: Mapping[str, str]) -> dict[str, str] | None:
+def _torch_values(values: Mapping[str, str]) -> dict[str, str] | None:
     version = values.get("PyTorch version", "")
     if version in _NOTHING:
         return None
@@ -149,9 +155,9 @@ def _listed_packages(lines: list[str]) -> Iterator[Package]:
     for line in lines:
         manager, _, rest = line.partition("]")
         rest = rest.strip()
-        found = (_FREEZE if manager.startswith("[pip") else _COLUMNS).match(rest)
-        if found and manager in ("[pip", "[pip2", "[pip3", "[conda"):
-            yield Package(canonical(found.group(1)), found.group(2))
+        match = (_FREEZE if manager.startswith("[pip") else _COLUMNS).match(rest)
+        if match and manager in ("[pip", "[pip2", "[pip3", "[conda"):
+            yield Package(canonical(match.group(1)), match.group(2))
 
 
 def _from_json(text: str) -> list[Package]:
@@ -167,20 +173,20 @@ def _from_json(text: str) -> list[Package]:
 def _from_lines(lines: list[str]) -> Iterator[Package]:
     for line in lines:
         direct = _DIRECT.match(line)
-        found = _FREEZE.match(line) or _COLUMNS.match(line)
+        match = _FREEZE.match(line) or _COLUMNS.match(line)
         if direct:
             version = re.search(r"[/-](\d+\.\d[\w.+]*)-", direct.group(2))
             yield Package(
                 canonical(direct.group(1)), version.group(1) if version else "", url=direct.group(2)
             )
-        elif found:
-            yield Package(canonical(found.group(1)), found.group(2))
+        elif match:
+            yield Package(canonical(match.group(1)), match.group(2))
 
 
-def _distinct(packages: Iterator[Package] | list[Package]) -> Iterator[Package]:
+def _distinct_packages(packages: Iterator[Package] | list[Package]) -> Iterator[Package]:
     """Each name once: pip's and conda's lists are two views of the same environment."""
-    seen = set()
+    names = set()
     for package in packages:
-        if package.name not in seen and shapes.package_name(package.name):
-            seen.add(package.name)
+        if package.name not in names and shapes.package_name(package.name):
+            names.add(package.name)
             yield replace(package, version=shapes.version(package.version))

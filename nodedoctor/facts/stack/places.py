@@ -1,4 +1,4 @@
-"""Where packages, requirements and libraries stand in what the target Python said, or in a paste."""
+"""Where packages, requirements and libraries are in what the target Python said, or in a paste."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BUILD = {"version": "PyTorch version", "cuda": "CUDA used to build PyTorch"}
 def package_said(target: TargetPython, *packages: Package) -> list[Evidence]:
     """The versions of installed packages, or their lines in a paste."""
     if target.source == LIVE:
-        return [reading(LIVE, f"{_entry(target, package)}.version") for package in packages]
+        return [reading(LIVE, f"{_entry_path(target, package)}.version") for package in packages]
     written = (re.escape(package.name).replace(r"\-", "[-_.]") for package in packages)
     return [
         quoted_like(source, rf"(?i)^.*(?<![\w-]){name}(?![\w-]).*$")
@@ -26,21 +26,21 @@ def package_said(target: TargetPython, *packages: Package) -> list[Evidence]:
     ]
 
 
-def requirement_said(target: TargetPython, asked: Requirement) -> list[Evidence]:
+def requirement_said(target: TargetPython, need: Requirement) -> list[Evidence]:
     """A requirement as the package's metadata has it, and the version that is installed, or that none is."""
     if target.source != LIVE:
-        return package_said(target, asked.package, *([asked.installed] if asked.installed else []))
-    said = [required_said(target, asked.package, asked.wanted.name)] if asked.package.requires else []
-    if asked.installed:
-        return [*said, *package_said(target, asked.installed)]
-    return [*said, reading(LIVE, f"distributions[name={asked.wanted.name}]")]
+        return package_said(target, need.package, *([need.installed] if need.installed else []))
+    evidence = [required_said(target, need.package, need.wanted.name)] if need.package.requires else []
+    if need.installed:
+        return [*evidence, *package_said(target, need.installed)]
+    return [*evidence, reading(LIVE, f"distributions[name={need.wanted.name}]")]
 
 
 def required_said(target: TargetPython, package: Package, name: str) -> Evidence:
     """The line of a package's metadata that requires another one."""
     same = re.compile(re.escape(name).replace(r"\-", "[-_.]") + r"(?![\w.-])", re.IGNORECASE)
     line = next((line for line in package.requires if same.match(line)), name)
-    return reading(target.source, f"{_entry(target, package)}.requires[^{line.partition(']')[0]}]")
+    return reading(target.source, f"{_entry_path(target, package)}.requires[^{line.partition(']')[0]}]")
 
 
 def pin_said(target: TargetPython, name: str) -> list[Evidence]:
@@ -70,9 +70,9 @@ def library_said(copy: LibraryCopy) -> list[Evidence]:
     return [reading(LIVE, f"{here}.{'version' if copy.version else 'soname'}")]
 
 
-def resolved_said(found: Resolved) -> list[Evidence]:
+def resolved_said(library: Resolved) -> list[Evidence]:
     """Which file a library's name becomes, and by which rule of the loader."""
-    here = f"libraries.resolved[name={found.name}]"
+    here = f"libraries.resolved[name={library.name}]"
     return [reading(LIVE, f"{here}.path"), reading(LIVE, f"{here}.rule")]
 
 
@@ -83,7 +83,7 @@ def toolkit_said(target: TargetPython) -> list[Evidence]:
     return [quoted_like("collect-env", r"^(?:CUDA runtime version[ \t]*|NVCC): .*")]
 
 
-def _entry(target: TargetPython, package: Package) -> str:
-    """Where a package stands in the list; of several copies the one in this folder."""
+def _entry_path(target: TargetPython, package: Package) -> str:
+    """Where a package is in the list; of several copies the one in this folder."""
     where = f"&location={package.location}" if len(target.copies(package.name)) > 1 else ""
     return f"distributions[name={package.raw or package.name}{where}]"

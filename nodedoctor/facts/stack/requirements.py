@@ -56,9 +56,9 @@ def older(version: str, than: str, places: int = 2) -> bool:
     return numbers(version)[:places] < numbers(than)[:places]
 
 
-def same_release(version: str, other: str) -> bool:
+def same_release(version: str, other_version: str) -> bool:
     """Whether two versions name the same release: a repackaged 2.26.2.post1 is NCCL 2.26.2."""
-    return numbers(version)[:3] == numbers(other)[:3]
+    return numbers(version)[:3] == numbers(other_version)[:3]
 
 
 @record
@@ -86,15 +86,15 @@ def requirements(target: TargetPython, name: str) -> Iterator[Requirement]:
     if package is None:
         return
     said_by = f"{package.name}'s own metadata"
-    asked = tuple(target.wanted(name))
+    needs = tuple(target.wanted(name))
     if not package.requires:
         row = stack.release(name, package.version)
-        asked = tuple(Wanted(other, versions) for other, versions in row.requires.items()) if row else ()
+        needs = tuple(Wanted(library, versions) for library, versions in row.requires.items()) if row else ()
         said_by = f"the table of releases ({row.source})" if row else ""
-    for wanted in asked:
+    for wanted in needs:
         yield Requirement(package, wanted, target.package(wanted.name), said_by)
 
 
 def requirement(target: TargetPython, name: str, on: str) -> Requirement | None:
     """What one package requires of another; None when nothing, or when that is not known."""
-    return next((found for found in requirements(target, name) if found.wanted.name == on), None)
+    return next((candidate for candidate in requirements(target, name) if candidate.wanted.name == on), None)

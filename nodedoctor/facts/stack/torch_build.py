@@ -47,7 +47,7 @@ class Torch:
         if version:
             return cls(
                 version=version,
-                cuda=_cuda(text(build, "cuda")) if "cuda" in build else _cuda_of(version, target),
+                cuda=_cuda_build(text(build, "cuda")) if "cuda" in build else _cuda_of(version, target),
                 hip=shapes.version(text(build, "hip")),
                 git=text(build, "git"),
                 location=text(build, "location") or (package.location if package else ""),
@@ -58,19 +58,19 @@ class Torch:
         )
 
 
-def _cuda(told: str) -> str | None:
+def _cuda_build(version: str) -> str | None:
     """What torch/version.py says: "" for a CPU-only build, None when it is no version at all."""
-    return shapes.version(told) or (None if told else "")
+    return shapes.version(version) or (None if version else "")
 
 
 def _cuda_of(version: str, target: TargetPython) -> str | None:
     """From the local version (+cu128, +cpu), else from the CUDA runtime that was installed with it."""
     local = version.partition("+")[2]
     runtimes = [package for package in target.packages if package.name.startswith("nvidia-cuda-runtime")]
-    found = cuda_version(local or "") or (cuda_version(runtimes[0].version) if len(runtimes) == 1 else None)
-    if found is None:
+    cuda = cuda_version(local or "") or (cuda_version(runtimes[0].version) if len(runtimes) == 1 else None)
+    if cuda is None:
         return "" if local == "cpu" else None
-    return f"{found[0]}.{found[1]}"
+    return f"{cuda[0]}.{cuda[1]}"
 
 
 def torch_index(tag: str) -> str:

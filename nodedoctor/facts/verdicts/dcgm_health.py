@@ -33,7 +33,9 @@ _GROUPS = ("GPU", "GPU_I", "GPU_CI", "NvSwitch", "Switch", "CPU", "CPU Core", "L
 
 def verdicts(output: str) -> Iterator[Verdict]:
     """The incidents of each entity; where there is none, how all of it is."""
-    verdicts_read = [*(_json(output) if output.lstrip().startswith("{") else _table(output))]
+    verdicts_read = [
+        *(_json_verdicts(output) if output.lstrip().startswith("{") else _table_verdicts(output))
+    ]
     by_entity: dict[str, list[Verdict]] = {}
     for verdict in verdicts_read:
         if verdict.subject:
@@ -48,9 +50,9 @@ def _of_entity(incidents: list[Verdict]) -> Verdict:
     return replace(ordered[0], words=words)
 
 
-def _table(output: str) -> Iterator[Verdict]:
+def _table_verdicts(output: str) -> Iterator[Verdict]:
     if overall := _OVERALL.search(output):
-        yield _overall(overall[1].strip(), overall[0])
+        yield _overall_verdict(overall[1].strip(), overall[0])
     group = entity = system = ""
     result: Result | None = None
     words: list[str] = []
@@ -58,7 +60,7 @@ def _table(output: str) -> Iterator[Verdict]:
     for row in _ROW.finditer(output):
         key, value = row["key"].strip(), row["value"].strip()
         if key and words and result:
-            yield _incident(group, entity, system, result, words, quote)
+            yield _incident_verdict(group, entity, system, result, words, quote)
             words, result = [], None
         if key in _GROUPS:
             group, entity = key, ""
@@ -69,35 +71,37 @@ def _table(output: str) -> Iterator[Verdict]:
         elif not key and value and result:
             words.append(value)
     if words and result:
-        yield _incident(group, entity, system, result, words, quote)
+        yield _incident_verdict(group, entity, system, result, words, quote)
 
 
-def _json(output: str) -> Iterator[Verdict]:
+def _json_verdicts(output: str) -> Iterator[Verdict]:
     try:
         body = part(mapping(loaded(output)), "body")
     except ValueError:
         return
     if health := text(part(body, "Overall Health"), "value"):
-        yield _overall(health, in_json(health, output))
+        yield _overall_verdict(health, in_json(health, output))
     for group in body:
         for entity, document in part(part(body, group), "children").items():
-            yield from _entity(group, entity, mapping(document), output)
+            yield from _entity_verdicts(group, entity, mapping(document), output)
 
 
-def _entity(group: str, entity: str, document: Json, output: str) -> Iterator[Verdict]:
+def _entity_verdicts(group: str, entity: str, document: Json, output: str) -> Iterator[Verdict]:
     systems = part(part(part(document, "children"), "Errors"), "children")
     for system in systems:
         incident = part(systems, system)
         words = list(texts(incident, "overflow"))
         if result := _RESULTS.get(text(incident, "value")):
             quote = in_json(words[0], output) if words else ""
-            yield _incident(group, entity, system, result, words, quote)
+            yield _incident_verdict(group, entity, system, result, words, quote)
 
 
-def _overall(health: str, quote: str) -> Verdict:
+def _overall_verdict(health: str, quote: str) -> Verdict:
     return _verdict(_RESULTS.get(health, "unknown"), f"overall health: {health}", quote=quote)
 
 
-def _incident(group: str, entity: str, system: str, result: Result, words: list[str], quote: str) -> Verdict:
+def _incident_verdict(
+    group: str, entity: str, system: str, result: Result, words: list[str], quote: str
+) -> Verdict:
     name = re.sub(r"[^\w-]", "-", group.lower()) or "entity"
     return _verdict(result, f"{system}: {' '.join(words)}", f"{name}:{entity}", quote)

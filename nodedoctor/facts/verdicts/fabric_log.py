@@ -60,7 +60,7 @@ def verdicts(output: str) -> Iterator[Verdict]:
             continue
         words = match["words"].strip()
         success = words if _UP.search(words) else success
-        if kind := _kind(match["level"] or "", words):
+        if kind := _classify_line(match["level"] or "", words):
             counts.setdefault(kind, []).append(words)
     if len(counts) > 1:
         counts = {kind: lines for kind, lines in counts.items() if _EXIT not in lines[0]}
@@ -76,7 +76,7 @@ def verdicts(output: str) -> Iterator[Verdict]:
         yield _verdict("note", "no error in these lines of its log")
 
 
-def _kind(level: str, words: str) -> tuple[Result, str, str] | None:
+def _classify_line(level: str, words: str) -> tuple[Result, str, str] | None:
     """The result, the subject and the words of a line that is an error; None for any other."""
     if _NO_SWITCH in words:
         return "note", _SERVICE, "it found no NVSwitch: not needed on boards without any"

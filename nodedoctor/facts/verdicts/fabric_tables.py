@@ -21,7 +21,7 @@ from nodedoctor.wording import comma_list, count_with_noun
 
 PROBE = "ibdiagnet-csv"
 ibdiagnet_csv = pasted(PROBE, "ibdiagnet2.db_csv.")
-_verdict = partial(make_verdict, PROBE, "ibdiagnet")
+_fabric_verdict = partial(make_verdict, PROBE, "ibdiagnet")
 
 _TABLE = regex(
     r"^START_(?P<name>[A-Z0-9_()]{2,60})[ \t]*\n(?P<rows>(?:(?!END_|START_)[^\n]*\n){1,200000})", re.M
@@ -39,38 +39,38 @@ Row = Mapping[str, str]
 def verdicts(output: str) -> Iterator[Verdict]:
     """Errors and growing counters as warnings, as none is known to be of this node; totals as notes."""
     tables = {match["name"]: match["rows"] for match in _TABLE.finditer(output)}
-    nodes = _rows(tables.get("NODES", ""))
+    nodes = _parse_rows(tables.get("NODES", ""))
     names = {row["nodeguid"]: row["nodedesc"] for row in nodes if "nodedesc" in row}
     for name, rows in tables.items():
         if name.startswith(("ERRORS_", "WARNINGS_")):
-            yield from _events(name, _rows(rows), names)
-    for row in _rows(tables.get("PM_DELTA", "")):
-        if growth := _growth(row):
-            words = f"{comma_list(growth)} at {_where(row, names)} while it ran"
-            yield _verdict("warn", words, f"growth:{_port(row)}", row["nodeguid"])
-    ports = _rows(tables.get("PM_INFO", ""))
-    yield from _totals(ports, names)
-    downs = sum(bool(_count(row, "linkdowned")) for row in ports)
+            yield from _event_verdicts(name, _parse_rows(rows), names)
+    for row in _parse_rows(tables.get("PM_DELTA", "")):
+        if growth := _grown_counters(row):
+            words = f"{comma_list(growth)} at {_port_label(row, names)} while it ran"
+            yield _fabric_verdict("warn", words, f"growth:{_port_key(row)}", row["nodeguid"])
+    ports = _parse_rows(tables.get("PM_INFO", ""))
+    yield from _link_down_verdicts(ports, names)
+    downs = sum(bool(_counter_value(row, "linkdowned")) for row in ports)
     size = f"{count_with_noun(len(names), 'node')}, {count_with_noun(len(ports), 'port')} with counters"
-    yield _verdict("note", f"{size}{f', the links of {downs} went down' if ports else ''}", "fabric")
+    yield _fabric_verdict("note", f"{size}{f', the links of {downs} went down' if ports else ''}", "fabric")
 
 
-def _events(table: str, rows: list[Row], names: Mapping[str, str]) -> Iterator[Verdict]:
+def _event_verdicts(table: str, rows: list[Row], names: Mapping[str, str]) -> Iterator[Verdict]:
     """What one stage summary, each kind of event once with the ports that it is of."""
     severity, _, stage = table.partition("_")
     events: dict[tuple[str, Result], list[Row]] = {}
     for row in rows:
         event = row.get("eventname", "")
-        events.setdefault((event, _result(severity, event, row.get("summary", ""))), []).append(row)
+        events.setdefault((event, _event_result(severity, event, row.get("summary", ""))), []).append(row)
     for (event, result), same in events.items():
-        places = list(dict.fromkeys(_where(row, names) for row in same))
+        places = list(dict.fromkeys(_port_label(row, names) for row in same))
         summary = same[0].get("summary", "")
         where = f"{comma_list(places, _MOST)} ({stage.replace('_', ' ').lower()})"
         words = f"{event or 'an entry'} at {where}: {summary}".rstrip(" :")
-        yield _verdict(result, words, f"stage:{stage.lower()}/{event.lower()}/{result}", event)
+        yield _fabric_verdict(result, words, f"stage:{stage.lower()}/{event.lower()}/{result}", event)
 
 
-def _result(severity: str, event: str, summary: str) -> Result:
+def _event_result(severity: str, event: str, summary: str) -> Result:
     if severity == "ERRORS" or _OF_LINK.search(event):
         return "warn"
     if not _GREW.search(event):
@@ -83,9 +83,9 @@ def _result(severity: str, event: str, summary: str) -> Result:
     )
 
 
-def _growth(row: Row) -> list[str]:
+def _grown_counters(row: Row) -> list[str]:
     """Counters that grew beyond what they may, or, as no time is known, beyond what ibqueryerrors prints."""
-    counts = ((item, _count(row, counter_key(item.counter))) for item in _with_limit())
+    counts = ((item, _counter_value(row, counter_key(item.counter))) for item in _with_limit())
     return [
         f"{item.counter} rose by {count}"
         for item, count in counts
@@ -98,16 +98,16 @@ def _with_limit() -> list[Counter]:
     return [row for row in counters() if row.limit is not None and row.counter != "symbol_error"]
 
 
-def _totals(ports: list[Row], names: Mapping[str, str]) -> Iterator[Verdict]:
+def _link_down_verdicts(ports: list[Row], names: Mapping[str, str]) -> Iterator[Verdict]:
     """The ports whose links went down most often: since they were last cleared, at an unknown time."""
-    downs = [(count, row) for row in ports if (count := _count(row, "linkdowned"))]
+    downs = [(count, row) for row in ports if (count := _counter_value(row, "linkdowned"))]
     for count, row in sorted(downs, key=lambda entry: -entry[0])[:_MOST]:
         times = count_with_noun(count, "time")
-        words = f"{_where(row, names)}: its link went down {times} since the counters were cleared"
-        yield _verdict("note", words, f"port:{_port(row)}", row["nodeguid"])
+        words = f"{_port_label(row, names)}: its link went down {times} since the counters were cleared"
+        yield _fabric_verdict("note", words, f"port:{_port_key(row)}", row["nodeguid"])
 
 
-def _rows(table: str) -> list[Row]:
+def _parse_rows(table: str) -> list[Row]:
     """The rows of a table by the names of its columns in small letters, which differ in their case."""
     lines = csv.reader(table.splitlines(), skipinitialspace=True)
     header = [name.strip().lower() for name in next(lines, [])]
@@ -117,17 +117,17 @@ def _rows(table: str) -> list[Row]:
     return [row for row in rows if "nodeguid" in row]
 
 
-def _count(row: Row, plain: str) -> int:
+def _counter_value(row: Row, plain: str) -> int:
     """What a port counted; the extended counter does not stop at 255."""
     counts = (value for name, value in row.items() if counter_key(name) == plain)
     return max((int(count, 0) for count in counts if _NUMBER.fullmatch(count)), default=0)
 
 
-def _where(row: Row, names: Mapping[str, str]) -> str:
+def _port_label(row: Row, names: Mapping[str, str]) -> str:
     guid, number = row["nodeguid"], row.get("portnumber") or row.get("portnum") or ""
     name = names.get(guid, guid)
     return f"{name} port {number}" if number.strip("0") else name or "the fabric"
 
 
-def _port(row: Row) -> str:
+def _port_key(row: Row) -> str:
     return f"{row['nodeguid']}/{row.get('portnumber') or row.get('portnum') or '?'}"

@@ -39,7 +39,7 @@ class _Measured:
 
 def verdicts(output: str) -> Iterator[Verdict]:
     """The bus bandwidth of each operation at its largest size, and ranks whose last number is behind."""
-    measured = [item for line in output.splitlines()[:LINES] if (item := _collective(line))]
+    measured = [item for line in output.splitlines()[:LINES] if (item := _read_collective(line))]
     operations = sorted({item.operation for item in measured})
     for operation in operations[:_FEW]:
         of_kind = [item for item in measured if item.operation == operation]
@@ -52,10 +52,10 @@ def verdicts(output: str) -> Iterator[Verdict]:
             f"{len(largest)} on {count_with_noun(ranks, 'rank')}"
         )
         yield _verdict("note", words, f"operation:{operation}", largest[0].line)
-    yield from _behind(measured)
+    yield from _lagging_ranks(measured)
 
 
-def _behind(measured: list[_Measured]) -> Iterator[Verdict]:
+def _lagging_ranks(measured: list[_Measured]) -> Iterator[Verdict]:
     last: dict[str, dict[int, int]] = {}
     for item in measured:
         ranks = last.setdefault(item.communicator, {})
@@ -71,7 +71,7 @@ def _behind(measured: list[_Measured]) -> Iterator[Verdict]:
             yield _verdict("warn", words, "ranks:behind")
 
 
-def _collective(line: str) -> _Measured | None:
+def _read_collective(line: str) -> _Measured | None:
     if '"coll_perf"' not in line or len(line) > 1 << 16:
         return None
     try:
@@ -79,10 +79,10 @@ def _collective(line: str) -> _Measured | None:
     except ValueError:
         return None
     header, collective = part(document, "header"), part(document, "coll_perf")
-    return _measured(header, collective, line)
+    return _read_measurement(header, collective, line)
 
 
-def _measured(header: Json, collective: Json, line: str) -> _Measured | None:
+def _read_measurement(header: Json, collective: Json, line: str) -> _Measured | None:
     rank, sequence = whole_number(header, "rank"), whole_number(collective, "coll_sn")
     size, speed = whole_number(collective, "coll_msg_size_bytes"), number(collective.get("coll_busbw_gbs"))
     operation = text(collective, "coll")[:40]

@@ -48,7 +48,7 @@ _SECTIONS = ("Conditions:", "Capacity:", "Allocatable:", "Events:")
 
 def node(output: str) -> Iterator[Verdict]:
     """Conditions that are not as on a healthy node, GPUs that pods do not get, and what is well."""
-    parts = _parts(output)
+    parts = _split_sections(output)
     conditions = [*_CONDITION.finditer(parts.get("Conditions:", ""))]
     for row in conditions:
         wanted, status = bool(_WANTED.search(row["type"])), row["status"]
@@ -59,7 +59,7 @@ def node(output: str) -> Iterator[Verdict]:
             words = " ".join([f"{row['type']} is {status}", *([f"({columns[2]})"] if columns[2:] else [])])
             result: Result = "fail" if row["type"] == "Ready" else "warn"
             yield _of_node(result, words, f"condition:{row['type']}", row[0])
-    yield from _gpus(parts)
+    yield from _gpu_verdicts(parts)
     for event in _EVENT.finditer(parts.get("Events:", "")):
         yield _of_node("warn", " ".join(event[0].split()), f"event:{event['reason']}", event[0])
     ready = next((row for row in conditions if row["type"] == "Ready" and row["status"] == "True"), None)
@@ -68,7 +68,7 @@ def node(output: str) -> Iterator[Verdict]:
         yield _of_node("pass", f"Ready is True, {count} read", quote=ready[0])
 
 
-def _gpus(parts: dict[str, str]) -> Iterator[Verdict]:
+def _gpu_verdicts(parts: dict[str, str]) -> Iterator[Verdict]:
     has, gives = (
         {row["name"]: row for row in _GPUS.finditer(parts.get(name, ""))} for name in _SECTIONS[1:3]
     )
@@ -92,7 +92,7 @@ def _gpus(parts: dict[str, str]) -> Iterator[Verdict]:
             yield _of_node("pass", f"{usable} of {all_of} {name} allocatable", quote=row[0])
 
 
-def _parts(output: str) -> dict[str, str]:
+def _split_sections(output: str) -> dict[str, str]:
     """The lines below each heading that are indented further than it is."""
     sections: dict[str, list[str]] = {}
     heading, margin = "", 0

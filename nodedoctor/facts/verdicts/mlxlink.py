@@ -36,11 +36,11 @@ def verdicts(output: str) -> Iterator[Verdict]:
     for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
         name = marks[number]["name"] if marks else ""
         block = output[start:end].strip()
-        if verdict := _port(f"port:{name}" if name else "", _fields(block), block):
+        if verdict := _port_verdict(f"port:{name}" if name else "", _parse_fields(block), block):
             yield verdict
 
 
-def _fields(block: str) -> Mapping[str, str]:
+def _parse_fields(block: str) -> Mapping[str, str]:
     if not block.startswith("{"):
         fields: dict[str, str] = {}
         for line in _LINE.finditer(block):
@@ -54,7 +54,7 @@ def _fields(block: str) -> Mapping[str, str]:
     return {key: value.strip() for key, value in reversed(pairs) if isinstance(value, str)}
 
 
-def _port(subject: str, fields: Mapping[str, str], block: str) -> Verdict | None:
+def _port_verdict(subject: str, fields: Mapping[str, str], block: str) -> Verdict | None:
     state, advice = fields.get("State", ""), fields.get("Recommendation", "")
     if not state and not advice:
         return None
@@ -62,11 +62,11 @@ def _port(subject: str, fields: Mapping[str, str], block: str) -> Verdict | None
     words = f"state {state or 'not reported'}{f' ({speed})' if speed else ''}"
     if advice:
         words += f": {advice.rstrip('.')}"
-    quote = in_json(advice or state, block) if block.startswith("{") else _quote(block, advice or state)
-    return make_verdict(PROBE, PROBE, _result(state, advice), words, subject, quote)
+    quote = in_json(advice or state, block) if block.startswith("{") else _quoted_line(block, advice or state)
+    return make_verdict(PROBE, PROBE, _port_result(state, advice), words, subject, quote)
 
 
-def _result(state: str, advice: str) -> Result:
+def _port_result(state: str, advice: str) -> Result:
     if not advice or advice.startswith(_FINE):
         return "pass" if state == "Active" else "warn"
     if _INTENDED.search(advice):
@@ -74,5 +74,5 @@ def _result(state: str, advice: str) -> Result:
     return "fail" if state and state != "Active" and "unplugged" not in advice.lower() else "warn"
 
 
-def _quote(block: str, words: str) -> str:
+def _quoted_line(block: str, words: str) -> str:
     return next((line.strip() for line in block.splitlines() if words in line), "")

@@ -57,7 +57,7 @@ def port(output: str) -> Iterator[Verdict]:
     ends = [*(head.start() for head in heads[1:]), len(output)]
     for head, end in zip(heads, ends, strict=False):
         counts = {row["name"]: int(row["value"]) for row in _QUERIED.finditer(output, head.end(), end)}
-        if many := _beyond(counts):
+        if many := _exceeded_counters(counts):
             summary = f"{comma_list(many)} since the counters were cleared"
         elif counts:
             summary = "no counter of errors is beyond what ibqueryerrors accepts"
@@ -67,7 +67,7 @@ def port(output: str) -> Iterator[Verdict]:
         yield _of_port("note", f"{where}: {summary}", f"counters:{where}", head[0])
 
 
-def _beyond(counts: dict[str, int]) -> list[str]:
+def _exceeded_counters(counts: dict[str, int]) -> list[str]:
     rows = {counter_key(row.counter): row for row in counters() if row.ibqueryerrors}
     thresholds = {name: rows.get(key) for name in counts if (key := counter_key(name)) not in _NEVER}
     return [

@@ -71,7 +71,7 @@ def validation(output: str) -> Iterator[Verdict]:
         document = mapping(loaded(output))
     except ValueError:
         return
-    for item in _components(document):
+    for item in _affected_components(document):
         category, severity = text(item, "category"), text(item, "max_severity")
         checks = comma_list(texts(item, "check_ids")[:6]) or "no check named"
         where = comma_list(texts(item, "entities")[:6])
@@ -80,7 +80,7 @@ def validation(output: str) -> Iterator[Verdict]:
         yield _of_validation(result, words, f"category:{category}", in_json(severity, output))
 
 
-def _components(document: Any) -> Iterator[Mapping[str, Any]]:
+def _affected_components(document: Any) -> Iterator[Mapping[str, Any]]:
     """The objects that are AffectedComponents, in any list of the document."""
     for value in document.values():
         for item in objects(value) if isinstance(value, list) else ():

@@ -54,13 +54,13 @@ class OtherTools:
     def parse(cls, *observations: Observation) -> OtherTools | Unseen:
         """Read the outputs that were given; nothing applies where none was."""
         texts = [item for item in observations if item.answered and item.text.strip()]
-        verdicts = tuple(verdict for item in texts for verdict in _read(item))
+        verdicts = tuple(verdict for item in texts for verdict in _read_verdicts(item))
         if verdicts:
             return cls(verdicts)
         return Unseen.of(texts[0]) if texts else Unseen.skip("no output of another health tool was given")
 
 
-def _read(observation: Observation) -> Iterator[Verdict]:
+def _read_verdicts(observation: Observation) -> Iterator[Verdict]:
     for number, verdict in enumerate(READERS[observation.probe](observation.text)):
         if number < MOST:
             yield verdict

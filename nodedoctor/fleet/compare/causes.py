@@ -69,7 +69,7 @@ class SharedCause:
     @property
     def fix(self) -> str:
         """What to do, as far as all nodes say the same."""
-        roots = [_root(node, cause) for node, cause in self.members]
+        roots = [_root_problem(node, cause) for node, cause in self.members]
         return fix_of(problem for problem in roots if problem) if any(roots) else ""
 
     @property
@@ -81,12 +81,12 @@ class SharedCause:
 
 def shared_causes(nodes: Iterable[Node]) -> list[SharedCause]:
     """Every cause that a report names, the worst first, then those on most nodes."""
-    return _grouped((node, cause) for node in nodes for cause in node.causes)
+    return _group_causes((node, cause) for node in nodes for cause in node.causes)
 
 
 def shared_reasons(nodes: Iterable[Node]) -> list[SharedCause]:
     """As `shared_causes`, and beside them why there is no report, and what follows from no cause."""
-    return _grouped((node, reason) for node in nodes for reason in (*node.causes, *lead(node)))
+    return _group_causes((node, reason) for node in nodes for reason in (*node.causes, *lead(node)))
 
 
 def lead(node: Node) -> Iterator[NodeCause]:
@@ -126,7 +126,7 @@ def follows_from(node: Node, cause: NodeCause) -> list[str]:
     return [check for check in dict.fromkeys(checks) if check != cause.check]
 
 
-def _grouped(pairs: Iterable[tuple[Node, NodeCause]]) -> list[SharedCause]:
+def _group_causes(pairs: Iterable[tuple[Node, NodeCause]]) -> list[SharedCause]:
     groups: dict[str, dict[str, tuple[Node, NodeCause]]] = {}
     for node, cause in pairs:
         key = " ".join((cause.status.value, cause.check, cause.owner, cause.action, blank(cause.headline)))
@@ -135,6 +135,6 @@ def _grouped(pairs: Iterable[tuple[Node, NodeCause]]) -> list[SharedCause]:
     return sorted(shared, key=lambda group: (-group.cause.severity, -len(group.hosts)))
 
 
-def _root(node: Node, cause: NodeCause) -> Problem | None:
+def _root_problem(node: Node, cause: NodeCause) -> Problem | None:
     """The problem that is the cause itself."""
     return next((problem for problem in node.problems if problem.id in cause.explains[:1]), None)

@@ -52,10 +52,9 @@ def differing_clocks(nodes: Sequence[Node]) -> Iterator[Oddity]:
         return
     clocks = [*clock_by_host.values(), (0.0, 0.0)]
     if _is_odd((0.0, 0.0), clocks):
-        others = [host for host, clock in clock_by_host.items() if _differ(clock, (0.0, 0.0))]
-        subject = (
-            f"this machine's clock is {_words(-_usual(clock_by_host[host] for host in others))} those of"
-        )
+        others = [host for host, clock in clock_by_host.items() if _clocks_differ(clock, (0.0, 0.0))]
+        difference = _difference_words(-_usual_clock(clock_by_host[host] for host in others))
+        subject = f"this machine's clock is {difference} those of"
         summary = f"{subject} {len(others)} of {len(clock_by_host)} nodes, or theirs are wrong"
         groups = (ValueGroup("apart", tuple(others)),)
         yield Oddity(KEY, TITLE, Status.WARN, summary, WHY, groups, None, (), FIX_OURS)
@@ -63,8 +62,10 @@ def differing_clocks(nodes: Sequence[Node]) -> Iterator[Oddity]:
     odd_hosts = [host for host, clock in clock_by_host.items() if _is_odd(clock, clocks)]
     if odd_hosts:
         rest = [host for host in clock_by_host if host not in set(odd_hosts)]
-        usual = _usual([*(clock_by_host[host] for host in rest), (0.0, 0.0)])
-        off = [ValueGroup(_words(sum(clock_by_host[host]) / 2 - usual), (host,)) for host in odd_hosts]
+        usual = _usual_clock([*(clock_by_host[host] for host in rest), (0.0, 0.0)])
+        off = [
+            ValueGroup(_difference_words(sum(clock_by_host[host]) / 2 - usual), (host,)) for host in odd_hosts
+        ]
         summary = "; ".join(f"{fold(group.hosts)} is {group.value} the others" for group in off[:SHOWN])
         more = f"; and {len(off) - SHOWN} more" if len(off) > SHOWN else ""
         most = ValueGroup("alike", tuple(rest)) if rest else None
@@ -79,16 +80,16 @@ def _is_odd(clock: Bounds, clocks: Sequence[Bounds]) -> bool:
     return 2 * (before + behind) > len(clocks) - 1
 
 
-def _differ(first: Bounds, second: Bounds) -> bool:
+def _clocks_differ(first: Bounds, second: Bounds) -> bool:
     """Whether two clocks are surely apart."""
     return first[0] - second[1] > MIN_DIFFERENCE or second[0] - first[1] > MIN_DIFFERENCE
 
 
-def _usual(clocks: Iterable[Bounds]) -> float:
+def _usual_clock(clocks: Iterable[Bounds]) -> float:
     return statistics.median(sum(clock) / 2 for clock in clocks)
 
 
-def _words(seconds: float) -> str:
+def _difference_words(seconds: float) -> str:
     """`about 7 min ahead of`."""
     size = abs(seconds)
     duration = f"{size:.0f} s" if size < 90 else f"{size / 60:.0f} min"

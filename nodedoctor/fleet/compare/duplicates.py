@@ -22,29 +22,29 @@ def drop_duplicates(nodes: Iterable[Node]) -> Iterator[Node]:
     by_name: dict[str, list[Node]] = {}
     for node in nodes:
         by_name.setdefault(node.host, []).append(node)
-    taken = set(by_name)
+    names = set(by_name)
     for name in sorted(by_name, key=natural_key):
-        first, *others = (_newest(reports) for reports in _machines(by_name[name]))
+        first, *others = (_newest_report(reports) for reports in _group_machines(by_name[name]))
         yield first
         number = 2
-        for other in others:
-            while f"{name}+{number}" in taken:
+        for namesake in others:
+            while f"{name}+{number}" in names:
                 number += 1
-            taken.add(f"{name}+{number}")
-            where = f"another machine by the name {name}, of {other.report}" if other.hostname else ""
-            note = "; ".join(filter(None, (where, other.note)))
-            yield replace(other, host=f"{name}+{number}", alias=name, note=note)
+            names.add(f"{name}+{number}")
+            where = f"another machine by the name {name}, of {namesake.report}" if namesake.hostname else ""
+            note = "; ".join(filter(None, (where, namesake.note)))
+            yield replace(namesake, host=f"{name}+{number}", alias=name, note=note)
 
 
-def _machines(nodes: Sequence[Node]) -> list[list[Node]]:
+def _group_machines(nodes: Sequence[Node]) -> list[list[Node]]:
     """Reports that have one name by machine, the newest first; of the same moment the worst first.
 
-    What has no time (a damaged file) is nobody's older report, and stays by itself.
+    What has no time (a damaged file) is no older report of any machine, and stays by itself.
     """
     machines: list[list[Node]] = []
-    for node in sorted(nodes, key=lambda node: (_moment(node), node.severity, node.report), reverse=True):
+    for node in sorted(nodes, key=lambda node: (_start_time(node), node.severity, node.report), reverse=True):
         for reports in machines:
-            if _moment(node) and not any(_are_two(report, node) for report in reports):
+            if _start_time(node) and not any(_are_two(report, node) for report in reports):
                 reports.append(node)
                 break
         else:
@@ -58,19 +58,21 @@ def _are_two(newer: Node, older: Node) -> bool:
         return True
     if not newer.boot_id or not older.boot_id or newer.boot_id == older.boot_id:
         return False
-    return _moment(newer) - _moment(older) < max(newer.uptime, REBOOT)
+    return _start_time(newer) - _start_time(older) < max(newer.uptime, REBOOT)
 
 
-def _newest(reports: Sequence[Node]) -> Node:
+def _newest_report(reports: Sequence[Node]) -> Node:
     """The newest of one machine's reports, saying what was left out for it."""
     newest = reports[0]
-    kept, moment = _unpacked(newest), _moment(newest)
-    others = {_unpacked(node): _moment(node) < moment for node in reports if _unpacked(node) != kept}
-    told = (
+    path, moment = _unpacked_path(newest), _start_time(newest)
+    others = {
+        _unpacked_path(node): _start_time(node) < moment for node in reports if _unpacked_path(node) != path
+    }
+    notes = (
         _left_out(sum(others.values()), "older report", "of it"),
         _left_out(len(others) - sum(others.values()), "other report", "of the same moment"),
     )
-    note = "; ".join(filter(None, (newest.note, *told)))
+    note = "; ".join(filter(None, (newest.note, *notes)))
     return replace(newest, note=note)
 
 
@@ -80,11 +82,11 @@ def _left_out(count: int, what: str, which: str) -> str:
     return f"{count} {what}{'s' if count > 1 else ''} {which} {'were' if count > 1 else 'was'} left out"
 
 
-def _unpacked(node: Node) -> str:
+def _unpacked_path(node: Node) -> str:
     return node.report.removesuffix(".gz")
 
 
-def _moment(node: Node) -> float:
+def _start_time(node: Node) -> float:
     """When a report was started, in seconds; 0 when it does not say."""
     try:
         return datetime.strptime(f"{node.started[:19]}+0000", "%Y-%m-%dT%H:%M:%S%z").timestamp()

@@ -1,4 +1,4 @@
-"""Problems of many nodes that are one problem: told once, with the nodes and subjects, and one fix for all.
+"""Problems of many nodes that are one problem: shown once, with the nodes and subjects, and one fix for all.
 
 Two problems are one when only identities set them apart: times, process ids, serials, addresses of devices.
 Other numbers are measurements, and stay. Problems that differ in those make one family, as their fix is one.
@@ -68,34 +68,37 @@ class GroupedProblem:
         for subject, hosts in on.items():
             subjects.setdefault(tuple(hosts), []).append(subject)
         places = sorted(subjects.items(), key=lambda item: -len(item[0]))
-        told = [f"{first_few(names, SUBJECTS)} on {nodes(hosts)}" for hosts, names in places[:PLACES]]
-        left = {host for hosts, _ in places[PLACES:] for host in hosts}
-        return "; ".join([*told, *([f"others on {nodes(left)}"] if left else [])])
+        phrases = [f"{first_few(names, SUBJECTS)} on {nodes(hosts)}" for hosts, names in places[:PLACES]]
+        other_hosts = {host for hosts, _ in places[PLACES:] for host in hosts}
+        return "; ".join([*phrases, *([f"others on {nodes(other_hosts)}"] if other_hosts else [])])
 
 
-def families(found: Iterable[Found]) -> Iterator[list[GroupedProblem]]:
+def families(node_problems: Iterable[Found]) -> Iterator[list[GroupedProblem]]:
     """Problems that differ in numbers at most, the worst first, then those on most nodes."""
     by_words: dict[tuple[str, ...], dict[str, list[Found]]] = {}
-    for node, problem in found:
+    for node, problem in node_problems:
         family = problem.check, problem.status.value, blank(problem.subject), blank(problem.said)
         by_words.setdefault(family, {}).setdefault(_IDENTITY.sub("#", problem.said), []).append(
             (node, problem)
         )
-    made = [
+    family_lists = [
         sorted(
-            (GroupedProblem(_shared([p.said for _, p in group]), tuple(group)) for group in ones.values()),
-            key=lambda one: -len(one.found),
+            (
+                GroupedProblem(_shared_text([p.said for _, p in group]), tuple(group))
+                for group in ones.values()
+            ),
+            key=lambda grouped: -len(grouped.found),
         )
         for ones in by_words.values()
     ]
     yield from sorted(
-        made, key=lambda ones: (-ones[0].found[0][1].severity, -sum(len(o.found) for o in ones))
+        family_lists, key=lambda ones: (-ones[0].found[0][1].severity, -sum(len(o.found) for o in ones))
     )
 
 
 def fix(ones: Sequence[GroupedProblem]) -> str:
     """What to do about a family."""
-    return fix_of(problem for one in ones for _, problem in one.found)
+    return fix_of(problem for grouped in ones for _, problem in grouped.found)
 
 
 def fix_of(problems: Iterable[Problem]) -> str:
@@ -110,12 +113,12 @@ def blank(text: str) -> str:
 
 def nodes(hosts: Iterable[str]) -> str:
     """`gpu-1`, or `3 nodes gpu-[1-3]`."""
-    listed = list(hosts)
-    return f"{len(listed)} nodes {fold(listed)}" if len(listed) > 1 else fold(listed)
+    names = list(hosts)
+    return f"{len(names)} nodes {fold(names)}" if len(names) > 1 else fold(names)
 
 
-def _shared(texts: Sequence[str]) -> str:
+def _shared_text(texts: Sequence[str]) -> str:
     """Texts that differ in identities only as one, with dots for those that differ."""
     columns = [set(column) for column in zip(*map(_IDENTITY.findall, texts), strict=True)]
-    told = (column.pop() if len(column) == 1 else "..." for column in columns)
-    return _IDENTITY.sub(lambda _: next(told), texts[0])
+    words = (column.pop() if len(column) == 1 else "..." for column in columns)
+    return _IDENTITY.sub(lambda _: next(words), texts[0])

@@ -1,4 +1,4 @@
-"""Whom each node tries, and which one the others cannot reach: all reports as one matrix."""
+"""Which nodes each node tries, and which one the others cannot reach: all reports as one matrix."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def unreached(nodes: Sequence[Node]) -> Iterator[Oddity]:
     bad = {pair: why for pair, why in tried.items() if why}
     if not bad:
         return
-    targets = _culprits(bad, tried, end=1)
+    targets = _find_culprits(bad, tried, end=1)
     if 2 * len(targets) > len({pair[1] for pair in tried}):
         summary = (
             f"{len(bad)} of {len(tried)} ways between nodes are silent: neither ping nor the port answers"
@@ -43,43 +43,43 @@ def unreached(nodes: Sequence[Node]) -> Iterator[Oddity]:
         groups = [ValueGroup(f"not reached by {_count_of(bad, tried, host, 1)}", (host,)) for host in targets]
         yield Oddity(KEY, _TITLE, Status.WARN, summary, _WHY, tuple(groups), None, (), _FIX)
         return
-    sources = _culprits({p: w for p, w in bad.items() if p[1] not in targets}, tried, end=0)
-    ways = {p: w for p, w in bad.items() if p[1] not in targets and p[0] not in sources}
+    sources = _find_culprits({p: w for p, w in bad.items() if p[1] not in targets}, tried, end=0)
+    broken = {p: w for p, w in bad.items() if p[1] not in targets and p[0] not in sources}
     groups = [
         *(ValueGroup(f"not reached by {_count_of(bad, tried, host, 1)}", (host,)) for host in targets),
         *(ValueGroup(f"does not reach {_count_of(bad, tried, host, 0)}", (host,)) for host in sources),
-        *(ValueGroup(f"does not reach {pair[1]}: {why}", (pair[0],)) for pair, why in sorted(ways.items())),
+        *(ValueGroup(f"does not reach {pair[1]}: {why}", (pair[0],)) for pair, why in sorted(broken.items())),
     ]
-    told = [f"{fold(group.hosts)} {group.value}" for group in groups]
-    more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-    odd = tuple(sorted({*targets, *sources}, key=natural_key))
+    phrases = [f"{fold(group.hosts)} {group.value}" for group in groups]
+    more = f"; and {len(phrases) - SHOWN} more" if len(phrases) > SHOWN else ""
+    odd_hosts = tuple(sorted({*targets, *sources}, key=natural_key))
     yield Oddity(
         KEY,
         _TITLE,
-        Status.FAIL if odd else Status.WARN,
-        "; ".join(told[:SHOWN]) + more,
+        Status.FAIL if odd_hosts else Status.WARN,
+        "; ".join(phrases[:SHOWN]) + more,
         _WHY,
         tuple(groups),
         None,
-        odd,
+        odd_hosts,
         _FIX,
     )
 
 
 def cleared(nodes: Iterable[Node], oddities: Iterable[Oddity]) -> Iterator[Node]:
     """The nodes without what they say of a node that is named already: one that is off fails itself alone."""
-    named = {host for oddity in oddities if oddity.key == KEY for host in oddity.odd}
-    subjects = {f"peer:{host.rpartition('@')[2]}" for host in named}
+    odd_hosts = {host for oddity in oddities if oddity.key == KEY for host in oddity.odd}
+    subjects = {f"peer:{host.rpartition('@')[2]}" for host in odd_hosts}
     for node in nodes:
-        told = tuple(p for p in node.problems if p.check != CHECK or p.subject not in subjects)
-        yield _rejudged(node, told) if len(told) < len(node.problems) else node
+        problems = tuple(p for p in node.problems if p.check != CHECK or p.subject not in subjects)
+        yield _judge_again(node, problems) if len(problems) < len(node.problems) else node
 
 
-def _rejudged(node: Node, problems: tuple[Problem, ...]) -> Node:
+def _judge_again(node: Node, problems: tuple[Problem, ...]) -> Node:
     """The node as if only these problems had been found."""
     worst = max((problem.counted for problem in problems), default=Severity.PASS)
-    left = max((p.severity for p in problems if p.check == CHECK), default=Severity.PASS)
-    was, now = node.statuses.get(CHECK, Status.PASS), left.status
+    peer_severity = max((p.severity for p in problems if p.check == CHECK), default=Severity.PASS)
+    was, now = node.statuses.get(CHECK, Status.PASS), peer_severity.status
     counts = dict(node.counts)
     counts[was.value] = counts.get(was.value, 1) - 1
     counts[now.value] = counts.get(now.value, 0) + 1
@@ -92,7 +92,7 @@ def _rejudged(node: Node, problems: tuple[Problem, ...]) -> Node:
     )
 
 
-def _culprits(bad: Mapping[Pair, str], tried: Mapping[Pair, str], end: int) -> list[str]:
+def _find_culprits(bad: Mapping[Pair, str], tried: Mapping[Pair, str], end: int) -> list[str]:
     """Hosts at this end of more than half of the ways tried with them, and of two at least."""
     failed, all_tries = Counter(pair[end] for pair in bad), Counter(pair[end] for pair in tried)
     return sorted((h for h, n in failed.items() if n > 1 and 2 * n > all_tries[h]), key=natural_key)
@@ -117,10 +117,10 @@ def neighbours(hosts: Sequence[str], me: str) -> tuple[str, ...]:
 
     All nodes are given the same names, so one command line serves them all, and each finds its place.
     """
-    named = tuple(dict.fromkeys(hosts))
-    place = next((i for i, host in enumerate(named) if short_host(host) == short_host(me)), None)
-    others = tuple(host for i, host in enumerate(named) if i != place) if len(named) > 1 else named
-    if len(named) <= EVERYBODY:
+    names = tuple(dict.fromkeys(hosts))
+    place = next((i for i, host in enumerate(names) if short_host(host) == short_host(me)), None)
+    others = tuple(host for i, host in enumerate(names) if i != place) if len(names) > 1 else names
+    if len(names) <= EVERYBODY:
         return others
     # A node that is not in the list by its own name starts where its name happens to point.
     start = place if place is not None else zlib.crc32(me.encode("utf-8", "replace")) % len(others)

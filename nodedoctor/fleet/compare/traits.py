@@ -1,4 +1,4 @@
-"""The table of what is compared between nodes: where it stands in a report, why it must be alike, what to do.
+"""The table of what is compared between nodes: where it is in a report, why it must be alike, what to do.
 
 Traits are what somebody decided, readings what was measured or counted. What differs between healthy nodes by
 itself (serials, addresses, uptime, free memory) is not in the table.
@@ -40,7 +40,7 @@ class Trait:
     """One thing that should be alike on all nodes of a kind.
 
     `read` gives "" where a report does not tell, and the word none where it tells that there is nothing. What
-    comes `after` another trait differs with it, and is not told twice. With a `rank` more is better, and the
+    comes `after` another trait differs with it, and is not shown twice. With a `rank` more is better, and the
     nodes that have less are the odd ones however many they are. What is `optional` may be missing on a sound
     node: only versions of it are compared, and its absence is at most a warning, where most have it.
     """
@@ -61,7 +61,7 @@ class Measure:
     """One number that should be close on all nodes of a kind.
 
     `bad` is the direction that costs: "low" for speeds and sizes, "high" for temperatures, "counter" for what
-    only grows. A node stands out by at least the share `relative` of the median and by `absolute`; a counter
+    only grows. A node differs by at least the share `relative` of the median and by `absolute`; a counter
     only when it is far above the others (outliers.py) and above `absolute`. `unit` is for people.
     """
 
@@ -77,15 +77,15 @@ class Measure:
 
 
 def traits(facts: Facts) -> dict[str, str]:
-    """The traits a report tells of. Whatever stands in it, nothing is raised."""
-    told = ((trait.key, trait.read(facts)) for trait in TRAITS)
-    return {key: value[:LONGEST] for key, value in told if value}
+    """The traits a report tells of. Whatever is in it, nothing is raised."""
+    pairs = ((trait.key, trait.read(facts)) for trait in TRAITS)
+    return {key: value[:LONGEST] for key, value in pairs if value}
 
 
 def readings(facts: Facts) -> dict[str, float]:
     """The readings a report tells of."""
-    told = ((reading.key, reading.read(facts)) for reading in READINGS)
-    return {key: round(value, 3) for key, value in told if value is not None}
+    pairs = ((reading.key, reading.read(facts)) for reading in READINGS)
+    return {key: round(value, 3) for key, value in pairs if value is not None}
 
 
 _RANKS = "ranks of one job talk to each other with it; "
@@ -241,7 +241,7 @@ NCCL's text: NVIDIA/nccl, src/bootstrap.cc. Ray's: ray-project/ray, python/ray/_
 ours.
 """
 
-_COUNTED = "errors that are repeated cost time, and one node that waits makes all wait."
+_REPEATS = "errors that are repeated cost time, and one node that waits makes all wait."
 
 READINGS: tuple[Measure, ...] = (
     Measure("pair", "slowest copy between GPUs", values.least_pair, _SPEED, _LOOK, "low", "GB/s", 0.1),
@@ -294,7 +294,7 @@ READINGS: tuple[Measure, ...] = (
         "nvlink-errors",
         "errors of NVLinks",
         values.link_errors,
-        _COUNTED,
+        _REPEATS,
         _LOOK,
         "counter",
         absolute=1000,
@@ -321,7 +321,7 @@ READINGS: tuple[Measure, ...] = (
         "pcie-replays",
         "PCIe replays",
         values.gpu_total("pcie_replays"),
-        _COUNTED,
+        _REPEATS,
         _LOOK,
         "counter",
         absolute=1000,
@@ -330,7 +330,7 @@ READINGS: tuple[Measure, ...] = (
         "symbol-errors",
         "symbol errors of RDMA ports",
         values.port_total("symbol_error"),
-        _COUNTED,
+        _REPEATS,
         _LOOK,
         "counter",
         absolute=100_000,

@@ -15,7 +15,7 @@ from nodedoctor.json_shapes import number, part, parts, text, texts
 Facts = Mapping[str, Any]
 Item = Mapping[str, Any]
 
-_COUNTED = re.compile(r"(?:([0-9]{1,9}) x )?([0-9]{1,18}(?:\.[0-9]{1,9})?)")
+_QUANTITY = re.compile(r"(?:([0-9]{1,9}) x )?([0-9]{1,18}(?:\.[0-9]{1,9})?)")
 IDLE_PERCENT = 5.0
 """Utilisation up to which a GPU counts as idle; ours."""
 
@@ -36,7 +36,7 @@ def of_adapters(key: str) -> Callable[[Facts], str]:
 
 
 def gpus(facts: Facts) -> tuple[Item, ...]:
-    """The GPUs, whatever told them."""
+    """The GPUs, whatever they were read with."""
     return parts(part(facts, "gpus"), "gpus")
 
 
@@ -52,9 +52,11 @@ def ports(facts: Facts) -> tuple[Item, ...]:
 
 def links(facts: Facts) -> tuple[tuple[Item, ...], ...]:
     """The NVLinks of every GPU that has any; where NVML did not tell them, as nvidia-smi did."""
-    told = [parts(gpu, "nvlinks") for gpu in gpus(facts)]
-    told = told if any(told) else [parts(gpu, "links") for gpu in parts(part(facts, "nv-links"), "gpus")]
-    return tuple(of_gpu for of_gpu in told if of_gpu)
+    by_gpu = [parts(gpu, "nvlinks") for gpu in gpus(facts)]
+    by_gpu = (
+        by_gpu if any(by_gpu) else [parts(gpu, "links") for gpu in parts(part(facts, "nv-links"), "gpus")]
+    )
+    return tuple(of_gpu for of_gpu in by_gpu if of_gpu)
 
 
 def gpu_count(facts: Facts) -> str:
@@ -70,8 +72,8 @@ def adapter_count(facts: Facts) -> str:
 def rails(facts: Facts) -> str:
     """How many ports are up at which rate in Gb/s: `8 x 400`."""
     up = Counter(word(port.get("rate_gbps")) for port in ports(facts) if port.get("state") == "ACTIVE")
-    told = ", ".join(f"{count} x {rate or '?'}" for rate, count in sorted(up.items()))
-    return told or ("none" if ports(facts) else "")
+    rates = ", ".join(f"{count} x {rate or '?'}" for rate, count in sorted(up.items()))
+    return rates or ("none" if ports(facts) else "")
 
 
 def links_up(facts: Facts) -> str:
@@ -117,10 +119,10 @@ def limit(name: str) -> Callable[[Facts], str]:
     """A soft limit of the shell nodedoctor ran in."""
 
     def read(facts: Facts) -> str:
-        told = part(part(part(facts, "limits"), "rlimits"), name)
-        if "soft" not in told:
+        rlimit = part(part(part(facts, "limits"), "rlimits"), name)
+        if "soft" not in rlimit:
             return ""
-        return "unlimited" if told["soft"] is None else word(told["soft"])
+        return "unlimited" if rlimit["soft"] is None else word(rlimit["soft"])
 
     return read
 
@@ -131,8 +133,8 @@ def nccl_variables(facts: Facts) -> str:
     if not isinstance(env.get("variables"), dict):
         return ""
     places = [*(part(file, "variables") for file in reversed(parts(env, "files"))), part(env, "variables")]
-    told = {str(name): word(value) for place in places for name, value in place.items()}
-    return " ".join(f"{name}={told[name]}" for name in sorted(told) if name.startswith("NCCL_")) or "none"
+    merged = {str(name): word(value) for place in places for name, value in place.items()}
+    return " ".join(f"{name}={merged[name]}" for name in sorted(merged) if name.startswith("NCCL_")) or "none"
 
 
 def _sorted_texts(fact: str, key: str) -> Callable[[Facts], str]:
@@ -146,13 +148,13 @@ def _sorted_texts(fact: str, key: str) -> Callable[[Facts], str]:
 peer_memory = _sorted_texts("driver", "peer_memory")
 """The modules that let adapters reach GPU memory."""
 iommu = _sorted_texts("iommu", "parameters")
-"""What the kernel was told about the IOMMU at boot."""
+"""The parameters for the IOMMU that the kernel was booted with."""
 
 
 def container(facts: Facts) -> str:
     """The runtime of the container nodedoctor ran in."""
-    told = part(facts, "container")
-    return text(told, "runtime") or ("none" if "runtime" in told else "")
+    fact = part(facts, "container")
+    return text(fact, "runtime") or ("none" if "runtime" in fact else "")
 
 
 def governor(facts: Facts) -> str:
@@ -197,13 +199,13 @@ def port_total(key: str) -> Callable[[Facts], float | None]:
 
 def link_errors(facts: Facts) -> float | None:
     """The error counters of all NVLinks of the node together."""
-    told = [part(link, "counters") for of_gpu in links(facts) for link in of_gpu]
-    grown = total(count for counters in told for count in counters.values() if count)
-    return (grown or 0.0) if any(told) else None
+    per_link = [part(link, "counters") for of_gpu in links(facts) for link in of_gpu]
+    errors = total(count for counters in per_link for count in counters.values() if count)
+    return (errors or 0.0) if any(per_link) else None
 
 
 def idle_temperature(facts: Facts) -> float | None:
-    """The hottest GPU of a node on which none works: a busy node is rightly warmer than an idle one."""
+    """The hottest GPU of a node on which none works: a busy node is warmer than an idle one."""
     for gpu in gpus(facts):
         if gpu.get("processes") or (number(gpu.get("gpu_utilization_percent")) or 0.0) > IDLE_PERCENT:
             return None
@@ -233,56 +235,56 @@ def word(value: Any) -> str:
 
 
 def common_value(values: Iterable[Any]) -> str:
-    """One value when all have it, `7 x a, 1 x b` otherwise; values that are not told do not count."""
-    words = [told for value in values if (told := word(value))]
+    """One value when all have it, `7 x a, 1 x b` otherwise; values that are not known do not count."""
+    words = [text for value in values if (text := word(value))]
     if len(set(words)) < 2:
         return words[0] if words else ""
     most_first = sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count} x {told}" for told, count in most_first)
+    return ", ".join(f"{count} x {text}" for text, count in most_first)
 
 
-def amount(told: str) -> float | None:
+def amount(text: str) -> float | None:
     """All of a value of `alike` or `rails` together: 8 of `8`, 2800 of `7 x 400`, 0 of `none`."""
-    counted = _count_in(told)
-    return None if counted is None else sum(count * each for count, each in counted)
+    quantities = _count_in(text)
+    return None if quantities is None else sum(count * number for count, number in quantities)
 
 
-def average(told: str) -> float | None:
+def average(text: str) -> float | None:
     """What one has on average: 18 of `18`, 17.75 of `7 x 18, 1 x 16`."""
-    counted = _count_in(told)
-    if not counted:
+    quantities = _count_in(text)
+    if not quantities:
         return None
-    return sum(count * each for count, each in counted) / sum(count for count, _ in counted)
+    return sum(count * number for count, number in quantities) / sum(count for count, _ in quantities)
 
 
-def _count_in(told: str) -> list[tuple[int, float]] | None:
-    """How many of what stands in a value; None where that is no number."""
-    if told == "none":
+def _count_in(text: str) -> list[tuple[int, float]] | None:
+    """How many of what a value holds; None where that is no number."""
+    if text == "none":
         return []
-    found = []
-    for item in told.split(", "):
-        match = _COUNTED.fullmatch(item)
+    quantities = []
+    for item in text.split(", "):
+        match = _QUANTITY.fullmatch(item)
         if match is None or int(match[1] or 1) == 0:
             return None
-        found.append((int(match[1] or 1), float(match[2])))
-    return found
+        quantities.append((int(match[1] or 1), float(match[2])))
+    return quantities
 
 
 def least(values: Iterable[Any]) -> float | None:
     """The smallest of the numbers among these values."""
-    return min(_numbers(values), default=None)
+    return min(_only_numbers(values), default=None)
 
 
 def most(values: Iterable[Any]) -> float | None:
     """The largest of the numbers among these values."""
-    return max(_numbers(values), default=None)
+    return max(_only_numbers(values), default=None)
 
 
 def total(values: Iterable[Any]) -> float | None:
     """The sum of the numbers among these values, None where there are none."""
-    told = _numbers(values)
-    return sum(told) if told else None
+    numbers = _only_numbers(values)
+    return sum(numbers) if numbers else None
 
 
-def _numbers(values: Iterable[Any]) -> list[float]:
-    return [told for value in values if (told := number(value)) is not None]
+def _only_numbers(values: Iterable[Any]) -> list[float]:
+    return [plain for value in values if (plain := number(value)) is not None]

@@ -53,8 +53,8 @@ class Reports:
 
     async def hosts(self) -> tuple[str, ...]:
         """None: which nodes they are of, only the files know. FleetError when there are no files."""
-        listed = await asyncio.gather(*(self._list(path) for path in self._paths))
-        files = dict.fromkeys(file for one in listed for file in one)
+        listings = await asyncio.gather(*(self._list_files(path) for path in self._paths))
+        files = dict.fromkeys(file for listing in listings for file in listing)
         if not files and not self._lost:
             raise FleetError(f"no reports (*.json, *.json.gz) in {' '.join(self._paths)}")
         self._files, self._waiting = list(files), dict.fromkeys(files)
@@ -74,12 +74,12 @@ class Reports:
 
         Several may be of one machine: see fleet/compare/duplicates.py.
         """
-        for lost in self._lost:
-            yield lost
-        batches = deque(_batches(self._files))
+        for unlisted in self._lost:
+            yield unlisted
+        batches = deque(_make_batches(self._files))
         answers: asyncio.Queue[Node | None] = asyncio.Queue()
         workers = [
-            asyncio.create_task(self._work(batches, answers, request.deadline))
+            asyncio.create_task(self._read_batches(batches, answers, request.deadline))
             for _ in range(min(len(os.sched_getaffinity(0)), len(batches)))
         ]
         try:
@@ -91,7 +91,7 @@ class Reports:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
-    async def _work(
+    async def _read_batches(
         self, batches: deque[list[str]], answers: asyncio.Queue[Node | None], deadline: float
     ) -> None:
         try:
@@ -105,56 +105,58 @@ class Reports:
     async def _read(self, batch: deque[str], answers: asyncio.Queue[Node | None], deadline: float) -> None:
         """Let a child read files and take those it has read off the batch, and the one it stopped at."""
         loop = asyncio.get_running_loop()
-        taking = asyncio.create_task(self._take(batch, answers))
-        left, since = len(batch), loop.time()
+        taking = asyncio.create_task(self._take_answers(batch, answers))
+        remaining, since = len(batch), loop.time()
         try:
             while not taking.done() and loop.time() - since < deadline:
                 await asyncio.wait({taking}, timeout=deadline / LOOKS)
-                if len(batch) < left:
-                    left, since = len(batch), loop.time()
+                if len(batch) < remaining:
+                    remaining, since = len(batch), loop.time()
         finally:
             taking.cancel()
             await asyncio.wait({taking})
         if not taking.cancelled():
             taking.result()
         elif batch:
-            answers.put_nowait(self._named(batch.popleft(), "silent", f"not read in {deadline:g} s"))
+            answers.put_nowait(self._unread(batch.popleft(), "silent", f"not read in {deadline:g} s"))
 
-    async def _take(self, batch: deque[str], answers: asyncio.Queue[Node | None]) -> None:
+    async def _take_answers(self, batch: deque[str], answers: asyncio.Queue[Node | None]) -> None:
         followed = cast("AsyncGenerator[str, None]", child_process.follow(Command((*_READER, *batch))))
         async with contextlib.aclosing(followed) as lines:
             async for line in lines:
-                answers.put_nowait(self._node(batch.popleft(), line))
+                answers.put_nowait(self._read_node(batch.popleft(), line))
         if batch:
-            answers.put_nowait(self._named(batch.popleft(), "unreadable", "reading it ended our reader"))
+            answers.put_nowait(self._unread(batch.popleft(), "unreadable", "reading it ended our reader"))
 
-    def _node(self, file: str, line: str) -> Node:
-        told, _, statuses = line.partition("\t")
+    def _read_node(self, file: str, line: str) -> Node:
+        entry, _, statuses = line.partition("\t")
         if statuses not in self._statuses:  # nodes that have the same share one table
             self._statuses[statuses] = {c: Status(status) for c, status in loaded(statuses).items()}
         self._waiting.pop(file, None)
-        return node_of(loaded(told), self._statuses[statuses])
+        return node_of(loaded(entry), self._statuses[statuses])
 
-    def _named(self, file: str, state: NodeState, why: str) -> Node:
+    def _unread(self, file: str, state: NodeState, why: str) -> Node:
         self._waiting.pop(file, None)
         return Node(of_file(file), state, note=f"{os.path.basename(file)}: {why}", report=file)
 
-    async def _list(self, path: str) -> list[str]:
-        seen = await child_process.run("list", Command((*_READER, "--list", path)), LISTING)
-        if seen.rc == NOT_THERE:
+    async def _list_files(self, path: str) -> list[str]:
+        observation = await child_process.run("list", Command((*_READER, "--list", path)), LISTING)
+        if observation.rc == NOT_THERE:
             raise FleetError(f"{path}: no such file or folder")
         files = [
             os.path.join(folder, name)
-            for folder, names in map(loaded, () if seen.truncated else seen.text.split("\n")[:-1])
+            for folder, names in map(
+                loaded, () if observation.truncated else observation.text.split("\n")[:-1]
+            )
             for name in names
         ]
-        if not seen.answered or seen.truncated or seen.rc:
-            why = "too many files" if seen.truncated else seen.note or "not listed"
+        if not observation.answered or observation.truncated or observation.rc:
+            why = "too many files" if observation.truncated else observation.note or "not listed"
             self._lost.append(Node(plain(path) or "folder", "silent", note=f"{path}: {why}"))
         return files
 
 
-def _batches(files: Sequence[str]) -> Iterator[list[str]]:
+def _make_batches(files: Sequence[str]) -> Iterator[list[str]]:
     """The files in the order given, in portions; small ones when there are few files for many processors."""
     size = max(1, min(BATCH, -(-len(files) // (PORTIONS * len(os.sched_getaffinity(0))))))
     batch: list[str] = []

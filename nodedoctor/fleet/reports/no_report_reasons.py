@@ -1,4 +1,4 @@
-"""Why a node gave no report, told from what ssh, a shell or Python said in its place.
+"""Why a node gave no report, judged by what ssh, a shell or Python said in its place.
 
 Sources: openssh/openssh-portable:sshconnect.c and ssh.c (exit code 255 and its texts), the shells' "not
 found" (127) and "cannot execute" (126), CPython's own messages.
@@ -53,69 +53,78 @@ _UNABLE: tuple[tuple[str, str], ...] = (
 )
 
 
-def no_report_reason(seen: Observation, why: str) -> tuple[NodeState, str]:
+def no_report_reason(observation: Observation, why: str) -> tuple[NodeState, str]:
     """State and note for an answer without a report; `why` is what is wrong with its text."""
-    said = f"{seen.note}\n{seen.text[-4096:]}"
-    if seen.truncated:
-        size = f"more than {pipes.KEPT >> 20} MiB came in {seen.seconds:.0f} s"
-        return "unreadable", f"a flood and no report: {size}, at last {_last(seen.text)[-40:]!r}"
-    if seen.outcome in (Outcome.TIMEOUT, Outcome.STUCK):
-        return "silent", f"no answer in {seen.seconds:.0f} s; {_how_far(seen, why)}"
-    if seen.rc == TIMED_OUT:
-        return "silent", f"nodedoctor had not ended there after {seen.seconds:.0f} s; {_how_far(seen, why)}"
-    if seen.outcome is Outcome.CRASH:
-        return "unable", f"was ended: {_last(seen.note) or 'by a signal'}"
-    if seen.outcome is not Outcome.OK:
-        return "unreachable", _last(seen.note) or seen.outcome.value
-    if seen.rc == 255 or (not seen.text.strip() and _SSH.search(seen.note) and seen.rc != 126):
-        return "unreachable", _ssh(seen.note or seen.text)
-    if refusal := next((line for line in said.splitlines() if line.startswith(REFUSALS)), ""):
+    output = f"{observation.note}\n{observation.text[-4096:]}"
+    if observation.truncated:
+        size = f"more than {pipes.KEPT >> 20} MiB came in {observation.seconds:.0f} s"
+        return "unreadable", f"a flood and no report: {size}, at last {_last_line(observation.text)[-40:]!r}"
+    if observation.outcome in (Outcome.TIMEOUT, Outcome.STUCK):
+        return "silent", f"no answer in {observation.seconds:.0f} s; {_how_far(observation, why)}"
+    if observation.rc == TIMED_OUT:
+        return (
+            "silent",
+            f"nodedoctor had not ended there after {observation.seconds:.0f} s; {_how_far(observation, why)}",
+        )
+    if observation.outcome is Outcome.CRASH:
+        return "unable", f"was ended: {_last_line(observation.note) or 'by a signal'}"
+    if observation.outcome is not Outcome.OK:
+        return "unreachable", _last_line(observation.note) or observation.outcome.value
+    if observation.rc == 255 or (
+        not observation.text.strip() and _SSH.search(observation.note) and observation.rc != 126
+    ):
+        return "unreachable", _ssh_reason(observation.note or observation.text)
+    if refusal := next((line for line in output.splitlines() if line.startswith(REFUSALS)), ""):
         way_out = f"; {BRING_IT}" if refusal.startswith(NO_NODEDOCTOR) else ""
-        return "unable", f"{_short(refusal)}{way_out}"
-    for pattern, told in _UNABLE:
-        if match := re.search(pattern, said, re.M):
-            return "unable", f"{told} ({_line(said, match)})"
-    if seen.rc in (126, 127):
-        return "unable", _last(said) or "the command could not be started"
-    if seen.rc in (64, 70):
-        told = "does not understand what was asked" if seen.rc == 64 else "stopped with a bug"
-        return "unable", f"nodedoctor there {told}: {_last(said)}"
-    if seen.rc is not None and 128 < seen.rc < 193:
-        return "unable", f"was ended there by signal {seen.rc - 128}"
-    more = f" (it said: {_last(seen.note)})" if _last(seen.note) else ""
+        return "unable", f"{_short_line(refusal)}{way_out}"
+    for pattern, reason in _UNABLE:
+        if match := re.search(pattern, output, re.M):
+            return "unable", f"{reason} ({_matching_line(output, match)})"
+    if observation.rc in (126, 127):
+        return "unable", _last_line(output) or "the command could not be started"
+    if observation.rc in (64, 70):
+        reason = "does not understand what was asked" if observation.rc == 64 else "stopped with a bug"
+        return "unable", f"nodedoctor there {reason}: {_last_line(output)}"
+    if observation.rc is not None and 128 < observation.rc < 193:
+        return "unable", f"was ended there by signal {observation.rc - 128}"
+    more = f" (it said: {_last_line(observation.note)})" if _last_line(observation.note) else ""
     return "unreadable", f"{why}{more}"
 
 
-def _ssh(said: str) -> str:
+def _ssh_reason(output: str) -> str:
     """ssh's own reason; a banner that sshd shows to everybody comes on stderr too and is none."""
-    for pattern, told in _PLAIN_SSH:
-        if re.search(pattern, said):
-            return told
-    lines = [line for line in said.splitlines() if _SSH.search(line)]
-    return _short(lines[-1]) if lines else _last(said) or "ssh gave no reason"
+    for pattern, reason in _PLAIN_SSH:
+        if re.search(pattern, output):
+            return reason
+    lines = [line for line in output.splitlines() if _SSH.search(line)]
+    return _short_line(lines[-1]) if lines else _last_line(output) or "ssh gave no reason"
 
 
-def _how_far(seen: Observation, why: str) -> str:
-    if not seen.text.strip():
-        return f"not a byte came (it said: {_last(seen.note)})" if _foreign(seen.note) else "not a byte came"
+def _how_far(observation: Observation, why: str) -> str:
+    if not observation.text.strip():
+        return (
+            f"not a byte came (it said: {_last_line(observation.note)})"
+            if _is_foreign(observation.note)
+            else "not a byte came"
+        )
     return why
 
 
-def _foreign(note: str) -> bool:
+def _is_foreign(note: str) -> bool:
     """Whether a note is somebody's words and not our own about the child."""
     return bool(note) and not note.startswith("no answer in")
 
 
-def _line(said: str, match: re.Match[str]) -> str:
-    begin, end = said.rfind("\n", 0, match.start()) + 1, said.find("\n", match.start())
-    return _short(said[begin : end if end >= 0 else len(said)])
+def _matching_line(output: str, match: re.Match[str]) -> str:
+    begin, end = output.rfind("\n", 0, match.start()) + 1, output.find("\n", match.start())
+    return _short_line(output[begin : end if end >= 0 else len(output)])
 
 
-def _last(said: str) -> str:
-    lines = [line for line in said.splitlines() if line.strip()]
-    return _short(lines[-1]) if lines else ""
+def _last_line(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    return _short_line(lines[-1]) if lines else ""
 
 
-def _short(line: str) -> str:
+def _short_line(line: str) -> str:
     line = line.strip()
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."

@@ -50,17 +50,17 @@ def read(path: str) -> Node:
         return Node(stem, "unreadable", note=f"{name}: {error.strerror}", report=path)
     if mute := unanswered(text):
         return replace(mute, report=path)
-    found = node("", Observation("report", text=text))
-    if found.state != "answered":
-        return replace(found, host=stem, note=f"{name}: {found.note}", report=path)
-    if is_name(found.host or found.hostname):
-        return replace(found, host=found.host or found.hostname, report=path)
-    strange = f"calls itself {found.hostname!r}, which is no name of a node" if found.hostname else ""
-    return replace(found, host=stem, note="; ".join(filter(None, (found.note, strange))), report=path)
+    reported = node("", Observation("report", text=text))
+    if reported.state != "answered":
+        return replace(reported, host=stem, note=f"{name}: {reported.note}", report=path)
+    if is_name(reported.host or reported.hostname):
+        return replace(reported, host=reported.host or reported.hostname, report=path)
+    strange = f"calls itself {reported.hostname!r}, which is no name of a node" if reported.hostname else ""
+    return replace(reported, host=stem, note="; ".join(filter(None, (reported.note, strange))), report=path)
 
 
 def main(words: list[str]) -> None:
-    """Print the lines as they come, so that whoever waits sees how far we are."""
+    """Print the lines as they come, so that the caller sees how far we are."""
     gc.disable()  # nothing here lives long enough to be worth looking through
     if words[:1] == ["--list"]:
         for path in words[1:]:
@@ -70,8 +70,8 @@ def main(words: list[str]) -> None:
                 print(json.dumps(portion), flush=True)
         return
     for path in words:
-        found = read(path)
-        print(f"{json.dumps(entry(found))}\t{json.dumps(found.statuses)}", flush=True)
+        reported = read(path)
+        print(f"{json.dumps(entry(reported))}\t{json.dumps(reported.statuses)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -36,35 +36,35 @@ ACCEPTANCE = "nodedoctor.accept/1"
 """The schema of what `nodedoctor accept --json` prints."""
 ASKED = "asked"
 """The key of a saved report for the name the node was asked by, where it calls itself otherwise."""
-_WELL = {"pass": Status.PASS, "skip": Status.SKIP}
+_GOOD_STATUSES = {"pass": Status.PASS, "skip": Status.SKIP}
 _ADDRESS = re.compile(r"[0-9.]+|[0-9A-Fa-f]*:[0-9A-Fa-f:.%\w]*")
 
 
-def node(host: str, seen: Observation) -> Node:
-    """What became of asking a node by this name; `seen` is what its `nodedoctor --json` printed, or `accept`.
+def node(host: str, observation: Observation) -> Node:
+    """What became of asking a node by this name; `observation` is of its `nodedoctor --json`, or `accept`.
 
     Without a name the node has the one a saved report says it was asked by, or none.
     """
     try:
-        found = skim(seen.text, FACTS)
+        report = skim(observation.text, FACTS)
     except NoReport as error:
-        if acceptance := find_document(seen.text, ACCEPTANCE):
-            return _accepted(host, acceptance, seen)
-        state, note = no_report_reason(seen, str(error))
-        return Node(host, state, note=note, seconds=seen.seconds, raw=seen.text)
-    host = host or plain(text(found.document, ASKED))
-    answered = _answered(host, found, seen)
+        if acceptance := find_document(observation.text, ACCEPTANCE):
+            return _accepted_node(host, acceptance, observation)
+        state, note = no_report_reason(observation, str(error))
+        return Node(host, state, note=note, seconds=observation.seconds, raw=observation.text)
+    host = host or plain(text(report.document, ASKED))
+    answered = _answered_node(host, report, observation)
     if not answered.statuses:
         note = "a report that holds no results: nothing was judged there"
-        return Node(host, "unreadable", note=note, seconds=seen.seconds, raw=seen.text)
+        return Node(host, "unreadable", note=note, seconds=observation.seconds, raw=observation.text)
     return answered
 
 
-def _accepted(host: str, acceptance: Json, observation: Observation) -> Node:
+def _accepted_node(host: str, acceptance: Json, observation: Observation) -> Node:
     hostname = text(part(acceptance, "node"), "hostname")[:255]
     return Node(
         host,
-        note="; ".join(filter(None, (_other_name(host, hostname), _end(observation)))),
+        note="; ".join(filter(None, (_other_name(host, hostname), _end_note(observation)))),
         seconds=observation.seconds,
         started=text(acceptance, "started")[:40],
         tool=text(acceptance, "tool")[:40],
@@ -75,26 +75,26 @@ def _accepted(host: str, acceptance: Json, observation: Observation) -> Node:
     )
 
 
-def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
-    document = found.document
+def _answered_node(host: str, report: Skimmed, observation: Observation) -> Node:
+    document = report.document
     about, facts = part(document, "node"), part(document, "facts")
-    results = [(entry, _findings(entry)) for entry in parts(document, "results")]
+    results = [(entry, _read_findings(entry)) for entry in parts(document, "results")]
     of_checks = [(entry, findings) for entry, findings in results if text(entry, "check")]
-    problems = sorted((p for entry in of_checks for p in _problems(*entry)), key=lambda p: -p.severity)
+    problems = sorted((p for entry in of_checks for p in _read_problems(*entry)), key=lambda p: -p.severity)
     verdict = Status.SKIP
     statuses = {text(entry, "check"): status_of(entry.get("status")) for entry, _ in of_checks}
-    statuses.update((check, _WELL[status]) for check, status in found.well.items())
+    statuses.update((check, _GOOD_STATUSES[status]) for check, status in report.well.items())
     if any(not problem.preview for problem in problems):
         verdict = max(problem.counted for problem in problems).status
     elif any(status is not Status.SKIP for status in statuses.values()):
         verdict = Status.PASS
     hostname, causes = text(about, "hostname"), causes_of(document)
     notes = (
-        _banner(found),
+        _banner_note(report),
         _other_name(host, hostname),
-        _contradiction(document.get("verdict"), verdict),
+        _find_contradiction(document.get("verdict"), verdict),
         f"{len(problems)} problems, of which the worst {MOST} are kept" if len(problems) > MOST else "",
-        _end(seen),
+        _end_note(observation),
     )
     return Node(
         host=host,
@@ -108,34 +108,34 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         statuses=statuses,
         problems=tuple(problems[:MOST]),
         cause=truncate_text(cause_line(causes[0]) + and_more(len(causes) - 1)) if causes else "",
-        causes=tuple(_cause(cause) for cause in causes[:MOST_CAUSES]),
+        causes=tuple(_read_cause(cause) for cause in causes[:MOST_CAUSES]),
         traits=traits(facts),
         readings=readings(facts),
         hostname=hostname[:255],
         boot_id=text(about, "boot_id")[:64],
         uptime=number(part(facts, "machine").get("uptime_seconds")) or 0.0,
         serials=tuple(sorted({text(gpu, "serial")[:64] for gpu in gpus(facts)} - {""})),
-        peers=dict(_peers(facts)),
-        raw=seen.text,
-        gate=_gate(document, about, results),
+        peers=dict(_peer_answers(facts)),
+        raw=observation.text,
+        gate=_gate_code(document, about, results),
         replayed=document.get("source") == "replay",
     )
 
 
-def _findings(entry: Json) -> list[Finding]:
+def _read_findings(entry: Json) -> list[Finding]:
     return [finding(text(entry, "check"), item) for item in parts(entry, "findings")]
 
 
-def _gate(document: Json, about: Json, results: Iterable[tuple[Json, list[Finding]]]) -> int:
+def _gate_code(document: Json, about: Json, results: Iterable[tuple[Json, list[Finding]]]) -> int:
     """The exit code of a gate for this report: the stricter of what it says and what its causes say."""
     gate_results = [{"check": text(entry, "check"), "findings": findings} for entry, findings in results]
     node = {"container": text(about, "container") or None}
-    known: Any = {"causes": causes_of(document), "results": gate_results, "probes": [], "node": node}
-    told = {whole_number(part(document, "gate"), "exit"), gate_of(known)["exit"]}
-    return next(code for code in STRICTEST if code in told)
+    gate_input: Any = {"causes": causes_of(document), "results": gate_results, "probes": [], "node": node}
+    codes = {whole_number(part(document, "gate"), "exit"), gate_of(gate_input)["exit"]}
+    return next(code for code in STRICTEST if code in codes)
 
 
-def _cause(cause: Cause) -> NodeCause:
+def _read_cause(cause: Cause) -> NodeCause:
     command = first_command(cause)
     return NodeCause(
         check=truncate_text(cause["id"].partition("@")[0]),
@@ -151,31 +151,31 @@ def _cause(cause: Cause) -> NodeCause:
     )
 
 
-def _problems(entry: Json, findings: Iterable[Finding]) -> Iterator[Problem]:
-    check, title, told = truncate_text(text(entry, "check")), truncate_text(text(entry, "title")), False
-    for found in findings:
-        if not severity(found).is_problem:
+def _read_problems(entry: Json, findings: Iterable[Finding]) -> Iterator[Problem]:
+    check, title, is_sick = truncate_text(text(entry, "check")), truncate_text(text(entry, "title")), False
+    for check_finding in findings:
+        if not severity(check_finding).is_problem:
             continue
-        told, fix = True, found["fix"]
+        is_sick, fix = True, check_finding["fix"]
         yield Problem(
             check=check,
-            subject=truncate_text(found["subject"] or ""),
-            status=Status(found["status"]),
-            summary=truncate_text(full_summary(found)),
+            subject=truncate_text(check_finding["subject"] or ""),
+            status=Status(check_finding["status"]),
+            summary=truncate_text(full_summary(check_finding)),
             action=cast("Action", fix["action"] if fix else "investigate"),
-            reason=found["reason"] or "",
+            reason=check_finding["reason"] or "",
             title=title,
             fix=truncate_text(fix["text"], LONGEST_FIX) if fix else "",
-            preview=found.get("preview", False),
+            preview=check_finding.get("preview", False),
         )
-    said = status_of(entry.get("status"))
-    if not told and said not in _WELL.values():
+    status = status_of(entry.get("status"))
+    if not is_sick and status not in _GOOD_STATUSES.values():
         summary = f"its status is {truncate_text(str(entry.get('status')), 40)}, and no finding says why"
-        found = finding(check, {"status": said.value, "summary": summary})
-        yield Problem(check, "", said, summary, reason=found["reason"] or "", title=title)
+        check_finding = finding(check, {"status": status.value, "summary": summary})
+        yield Problem(check, "", status, summary, reason=check_finding["reason"] or "", title=title)
 
 
-def _peers(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _peer_answers(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What came of trying the way to each other node: "" where it answered, else how it did not."""
     for peer in parts(part(facts, "peers"), "peers"):
         host, tcp, ping = text(peer, "host"), text(peer, "tcp"), part(peer, "ping")
@@ -193,33 +193,33 @@ def truncate_text(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 4].rstrip()} ..."
 
 
-def _contradiction(said: Any, found: Status) -> str:
-    """What a report says of itself against what its findings say, which counts."""
-    told = truncate_text(str(said), 40)
-    return "" if said == found.value else f"its verdict is {told}, by its findings it is {found.value}"
+def _find_contradiction(verdict: Any, status: Status) -> str:
+    """The verdict of a report against what its findings say, which counts."""
+    shown = truncate_text(str(verdict), 40)
+    return "" if verdict == status.value else f"its verdict is {shown}, by its findings it is {status.value}"
 
 
-def _banner(found: Skimmed) -> str:
-    told = []
-    if found.before:
-        told.append(
-            f"a banner of {count_with_noun(found.before, 'line')} before the report: it breaks "
+def _banner_note(report: Skimmed) -> str:
+    notes = []
+    if report.before:
+        notes.append(
+            f"a banner of {count_with_noun(report.before, 'line')} before the report: it breaks "
             "scp and Slurm too"
         )
-    if found.after:
-        told.append(f"{count_with_noun(found.after, 'line')} after the report")
-    return "; ".join(told)
+    if report.after:
+        notes.append(f"{count_with_noun(report.after, 'line')} after the report")
+    return "; ".join(notes)
 
 
 def _other_name(host: str, hostname: str) -> str:
     """The machine's own name, where it is not the one it was asked by; addresses have none."""
-    asked = host.rpartition("@")[2]
-    if not asked or not hostname or _ADDRESS.fullmatch(asked):
+    name = host.rpartition("@")[2]
+    if not name or not hostname or _ADDRESS.fullmatch(name):
         return ""
-    same = asked.split(".")[0].casefold() == hostname.split(".")[0].casefold()
+    same = name.split(".")[0].casefold() == hostname.split(".")[0].casefold()
     return "" if same else f"calls itself {hostname[:255]}"
 
 
-def _end(seen: Observation) -> str:
+def _end_note(observation: Observation) -> str:
     """What went wrong once the report was out."""
-    return "" if seen.outcome is Outcome.OK else "the report came, but the connection did not end"
+    return "" if observation.outcome is Outcome.OK else "the report came, but the connection did not end"

@@ -16,7 +16,7 @@ from nodedoctor.nodeset import plain
 from nodedoctor.report.document import SCHEMA as REPORT
 
 SCHEMA = "nodedoctor.unanswered/1"
-"""What a file says that stands for a node without a report."""
+"""The schema of a file in place of the report of a node that gave none."""
 _REPORT = re.compile(rf'\{{\s*"schema"\s*:\s*"{re.escape(REPORT)}"')
 
 
@@ -26,7 +26,7 @@ def saved_text(node: Node, started: str) -> str:
     A report is kept as it came, but one that calls itself otherwise also says by which name it was asked for.
     """
     if node.state != "answered":
-        told = {
+        entry = {
             "schema": SCHEMA,
             "host": node.host,
             "state": node.state,
@@ -34,24 +34,24 @@ def saved_text(node: Node, started: str) -> str:
             "started": started,
             "seconds": node.seconds,
         }
-        return json.dumps(told) + "\n"
+        return json.dumps(entry) + "\n"
     if node.host == node.hostname:
         return node.raw
     return _REPORT.sub(lambda match: f"{match[0]}, {json.dumps(ASKED)}: {json.dumps(node.host)}", node.raw, 1)
 
 
 def unanswered(written: str) -> Node | None:
-    """The node a file stands for that `kept` wrote because there was no report; None for any other text."""
+    """The node of a file that `saved_text` wrote because there was no report; None for any other text."""
     if not written.startswith(f'{{"schema": "{SCHEMA}"'):
         return None
     try:
-        told = loaded(written)
+        entry = loaded(written)
     except ValueError:
         return None
-    host, state, note = plain(text(told, "host")), text(told, "state"), text(told, "note")
+    host, state, note = plain(text(entry, "host")), text(entry, "state"), text(entry, "note")
     if not host or state not in get_args(NodeState)[1:] or not note:
         return None
-    seconds = number(told.get("seconds")) or 0.0
+    seconds = number(entry.get("seconds")) or 0.0
     return Node(
-        host, cast("NodeState", state), note=note[:1000], started=text(told, "started")[:40], seconds=seconds
+        host, cast("NodeState", state), note=note[:1000], started=text(entry, "started")[:40], seconds=seconds
     )

@@ -1,7 +1,7 @@
-"""A report out of whatever stands around it, and of ten thousand reports only what a fleet compares.
+"""A report out of whatever is around it, and of ten thousand reports only what a fleet compares.
 
 Parsing all of a report of eight GPUs takes 3 ms, half a minute for ten thousand. report/json.py gives every
-result and fact a line of its own, so that those nobody wants can be passed over without parsing them.
+result and fact a line of its own, so that those not asked for can be passed over without parsing them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nodedoctor.record import record
 from nodedoctor.report.document import SCHEMA
 
 _START = re.compile(r'\{\s*"schema"\s*:\s*"(nodedoctor\.[a-z]+/[0-9]+)"')
-_WELL = frozenset({"pass", "skip"})
+_GOOD_STATUSES = frozenset({"pass", "skip"})
 _CHECK_IS = ' {"check":"'
 _STATUS = '","status":"'
 _RESULTS, _PROBES, _FACTS, _END = '\n"results": [\n', '\n"probes": [', '\n"facts": {\n', "\n}}"
@@ -37,7 +37,7 @@ class NoReport(NodeDoctorError):
 class Skimmed:
     """A report as far as it was wanted. `well` are results that were passed over: their checks and statuses.
 
-    `before` and `after` are how many lines, empty ones apart, stood around it.
+    `before` and `after` are how many lines, empty ones apart, were around it.
     """
 
     document: dict[str, Any]
@@ -54,16 +54,16 @@ def skim(text: str, facts: Collection[str]) -> Skimmed:
         if start[1] != SCHEMA:
             continue
         begin = start.start()
-        if found := _by_lines(text, begin, facts) or _whole_document(text, begin):
-            document, well, end = found
-            return Skimmed(document, well, _count(text[:begin]), _count(text[end:]))
+        if report_parts := _by_lines(text, begin, facts) or _whole_document(text, begin):
+            document, statuses, end = report_parts
+            return Skimmed(document, statuses, _count_lines(text[:begin]), _count_lines(text[end:]))
     begin = len(text) - len(text.lstrip())
-    if not starts and (found := _whole_document(text, begin)):  # the schema need not come first
-        document, _, end = found
+    if not starts and (report_parts := _whole_document(text, begin)):  # the schema need not come first
+        document, _, end = report_parts
         if document.get("schema") == SCHEMA:
-            return Skimmed(document, {}, 0, _count(text[end:]))
+            return Skimmed(document, {}, 0, _count_lines(text[end:]))
         raise NoReport(f"JSON, but not a report: it does not say {SCHEMA}")
-    raise NoReport(_why(text, starts))
+    raise NoReport(_missing_reason(text, starts))
 
 
 def find_document(text: str, schema: str) -> dict[str, Any]:
@@ -92,45 +92,45 @@ def _by_lines(text: str, begin: int, facts: Collection[str]) -> Found | None:
     results, probes, first, end = places
     try:
         document: dict[str, Any] = loaded(f"{text[begin:results].rstrip().rstrip(',')}}}")
-        kept, well = _results(text[results + len(_RESULTS) : probes])
-        document["results"] = kept
-        document["facts"] = _facts(text[first + len(_FACTS) : end], facts)
+        entries, statuses = _read_results(text[results + len(_RESULTS) : probes])
+        document["results"] = entries
+        document["facts"] = _read_facts(text[first + len(_FACTS) : end], facts)
     except ValueError:
         return None
-    return document, well, end + len(_END)
+    return document, statuses, end + len(_END)
 
 
-def _results(block: str) -> tuple[list[Any], dict[str, str]]:
+def _read_results(block: str) -> tuple[list[Any], dict[str, str]]:
     """Results that are not well, parsed; of the others check and status."""
-    kept, well = [], {}
+    entries, statuses = [], {}
     begin = len(_CHECK_IS)
     for line in block.removesuffix("\n],").split("\n"):
         # Quotes inside of strings are escaped, so these are the keys of the result itself.
         status = line.partition(_STATUS)[2].partition('"')[0]
-        if status in _WELL and line.startswith(_CHECK_IS):
-            well[line[begin : line.index('"', begin)]] = status
+        if status in _GOOD_STATUSES and line.startswith(_CHECK_IS):
+            statuses[line[begin : line.index('"', begin)]] = status
         else:
-            kept.append(loaded(line.rstrip(",")))
-    return kept, well
+            entries.append(loaded(line.rstrip(",")))
+    return entries, statuses
 
 
-def _facts(block: str, wanted: Collection[str]) -> dict[str, Any]:
+def _read_facts(block: str, wanted: Collection[str]) -> dict[str, Any]:
     facts = {}
     for line in block.split("\n"):
         mark = line.index('": ', 2)
         if (name := line[2:mark]) in wanted:
             text = line[mark + 3 :].rstrip(",")
-            facts[name] = _gpus(text) if name == "gpus" else _parse_cached(text)
+            facts[name] = _read_gpus(text) if name == "gpus" else _parse_cached(text)
     return facts
 
 
-def _gpus(text: str) -> Any:
+def _read_gpus(text: str) -> Any:
     """The largest fact. Half of it are lists of NVLinks, most of which read the same: those are parsed once.
 
     Which GPU reaches which peer is left out.
     """
-    text, _ = _without(text, _PEERS)
-    text, links = _without(text, _LINKS)
+    text, _ = _take_lists(text, _PEERS)
+    text, links = _take_lists(text, _LINKS)
     fact = loaded(text)
     gpus = fact.get("gpus") if isinstance(fact, dict) else None
     for gpu in gpus if isinstance(gpus, list) else ():
@@ -140,25 +140,25 @@ def _gpus(text: str) -> Any:
     return fact
 
 
-def _without(text: str, key: str) -> tuple[str, list[str]]:
+def _take_lists(text: str, key: str) -> tuple[str, list[str]]:
     """Text with the lists of a key taken out, each replaced by its number, and what was inside of them.
 
     Only lists without lists in them are; no string looks like a key, as a quote inside of it is escaped.
     """
     first, *others = text.split(key)
-    made, taken = [first], []
-    for number, other in enumerate(others):
-        inside, _, rest = other.partition("]")
+    pieces, contents = [first], []
+    for number, tail in enumerate(others):
+        inside, _, rest = tail.partition("]")
         if "[" in inside:
             return text, []
-        made.append(f"{key}{number}]{rest}")
-        taken.append(inside)
-    return "".join(made), taken
+        pieces.append(f"{key}{number}]{rest}")
+        contents.append(inside)
+    return "".join(pieces), contents
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _parse_cached(text: str) -> Any:
-    """What JSON means; much reads the same on all nodes of a fleet. Nobody changes what it returns."""
+    """What JSON means; much reads the same on all nodes of a fleet. What it returns must not be changed."""
     return loaded(text)
 
 
@@ -170,12 +170,12 @@ def _whole_document(text: str, begin: int) -> Found | None:
     return (document, {}, end) if isinstance(document, dict) else None
 
 
-def _count(around: str) -> int:
+def _count_lines(around: str) -> int:
     return sum(1 for line in around.split("\n") if line.strip())
 
 
-def _why(text: str, starts: list[re.Match[str]]) -> str:
-    """Why there is no report in this text, as precisely as it can be told."""
+def _missing_reason(text: str, starts: list[re.Match[str]]) -> str:
+    """Why there is no report in this text, as precisely as it is known."""
     if not text.strip():
         return "the answer is empty"
     ours = next((start for start in starts if start[1] == SCHEMA), None)
@@ -187,10 +187,10 @@ def _why(text: str, starts: list[re.Match[str]]) -> str:
     size = len(text.encode("utf-8", "replace"))
     if text.rstrip().endswith("}"):
         return f"damaged: the report of {size} bytes is no valid JSON"
-    return f"cut off after {size} bytes, in the middle of {_where(text[ours.start() :])}"
+    return f"cut off after {size} bytes, in the middle of {_last_part(text[ours.start() :])}"
 
 
-def _where(text: str) -> str:
+def _last_part(text: str) -> str:
     """What of a report its last bytes tell about."""
     key = next((match[1] for match in reversed(list(_KEY.finditer(text)))), "the report")
     check = next((match[1] for match in reversed(list(_CHECK.finditer(text)))), "")

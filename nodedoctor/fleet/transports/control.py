@@ -31,9 +31,9 @@ class CommandAnswer:
 
 async def ask(program: str, *words: str, timeout: float = COMMAND_TIMEOUT_S) -> CommandAnswer:
     """Run a command to its end, or kill it when the time is over; never raises for its deeds."""
-    seen = await child_process.run(program, Command((program, *words)), timeout)
-    if seen.outcome in (Outcome.TIMEOUT, Outcome.STUCK):
+    observation = await child_process.run(program, Command((program, *words)), timeout)
+    if observation.outcome in (Outcome.TIMEOUT, Outcome.STUCK):
         return CommandAnswer(None, errors=f"{program} gave no answer within {timeout:g} s")
-    if seen.outcome is Outcome.MISSING:
+    if observation.outcome is Outcome.MISSING:
         return CommandAnswer(None, errors=f"{program} is not on PATH")
-    return CommandAnswer(seen.rc if seen.answered else None, seen.text, seen.note)
+    return CommandAnswer(observation.rc if observation.answered else None, observation.text, observation.note)

@@ -1,6 +1,6 @@
 """Ask the nodes of a Kubernetes cluster from inside pods that run on them, by `kubectl exec`.
 
-Whoever asks uses their own kubectl: its context, its rights (`get pods`, `create pods/exec`). Nothing is
+The user's own kubectl asks: its context, its rights (`get pods`, `create pods/exec`). Nothing is
 installed in the cluster: pods of the job itself, or of a DaemonSet that is there, are entered. The single
 file goes over stdin to a container that has Python and no nodedoctor.
 """
@@ -70,21 +70,21 @@ class Kube:
         if answer.rc != 0:
             raise FleetError(f"kubectl does not list the pods: {answer.complaint[:LONGEST]}")
         try:
-            listed = loaded(answer.text)
+            pod_list = loaded(answer.text)
         except ValueError:
             raise FleetError("kubectl does not list the pods: its answer is no JSON") from None
-        found = tuple(pod(item) for item in parts(listed, "items")) if isinstance(listed, dict) else ()
-        if not found:
+        pods = tuple(pod(item) for item in parts(pod_list, "items")) if isinstance(pod_list, dict) else ()
+        if not pods:
             raise FleetError(f"no pod in namespace {self._namespace} has {self._selector}")
-        self._pods = {one.name: one for one in found} if self._every else one_a_node(found)
+        self._pods = {target.name: target for target in pods} if self._every else one_a_node(pods)
         return tuple(sorted(self._pods, key=natural_key))
 
     async def ask(self, request: FleetRequest) -> AsyncIterator[Node]:
         """Every node as its answer comes, `width` at once; FleetError when the single file is none."""
-        for host, one in self._pods.items():
-            if one.why:
-                yield Node(host, "unreachable", note=one.why)
-        open_hosts = tuple(host for host, one in self._pods.items() if not one.why)
+        for host, target in self._pods.items():
+            if target.why:
+                yield Node(host, "unreachable", note=target.why)
+        open_hosts = tuple(host for host, target in self._pods.items() if not target.why)
         asking = one_by_one.ask(self.name, open_hosts, request, self.argv, self._read)
         async with contextlib.aclosing(asking) as nodes:
             async for node in nodes:
@@ -106,22 +106,22 @@ class Kube:
         words = ("--namespace", self._namespace, "exec", "--stdin", into.name, *container)
         return ("kubectl", *words, "--", "/bin/sh", "-c", script)
 
-    def _read(self, host: str, seen: Observation) -> Node:
+    def _read(self, host: str, observation: Observation) -> Node:
         """What the answer says, without what kubectl itself adds to it."""
-        lines = [line for line in seen.note.splitlines() if not _ADDED.fullmatch(line.strip())]
+        lines = [line for line in observation.note.splitlines() if not _ADDED.fullmatch(line.strip())]
         of_kubectl = [line for line in lines if _OF_KUBECTL.match(line)]
-        if of_kubectl and not seen.text.strip() and seen.outcome is Outcome.OK:
+        if of_kubectl and not observation.text.strip() and observation.outcome is Outcome.OK:
             note = f"pod {self._pods[host].name}: {of_kubectl[-1].strip()[:LONGEST]}"
-            return Node(host, "unreachable", note=note, seconds=seen.seconds)
-        found = reading.node(host, replace(seen, note="\n".join(lines)))
-        return replace(found, note=found.note.replace("calls itself", "pod")) if found.hostname else found
+            return Node(host, "unreachable", note=note, seconds=observation.seconds)
+        node = reading.node(host, replace(observation, note="\n".join(lines)))
+        return replace(node, note=node.note.replace("calls itself", "pod")) if node.hostname else node
 
 
-def one_a_node(found: tuple[Pod, ...]) -> dict[str, Pod]:
+def one_a_node(pods: tuple[Pod, ...]) -> dict[str, Pod]:
     """The first pod of each node that can be entered, by node; a pod without a node has its own name."""
     chosen: dict[str, Pod] = {}
-    for one in sorted(found, key=lambda one: (bool(one.why), natural_key(one.name))):
-        chosen.setdefault(one.node or one.name, one)
+    for target in sorted(pods, key=lambda target: (bool(target.why), natural_key(target.name))):
+        chosen.setdefault(target.node or target.name, target)
     return chosen
 
 
@@ -137,12 +137,12 @@ def pod(item: Json) -> Pod:
 
 def container(item: Json) -> str:
     """The container that trains: the one the pod itself names, else the first with GPUs, else the first."""
-    named = text(part(part(item, "metadata"), "annotations"), CONTAINER)
+    default_name = text(part(part(item, "metadata"), "annotations"), CONTAINER)
     inside = objects(part(item, "spec").get("containers"))
-    with_gpus = (text(one, "name") for one in inside if _has_gpus(one))
-    return named or next(with_gpus, "") or next((text(one, "name") for one in inside), "")
+    with_gpus = (text(entry, "name") for entry in inside if _has_gpus(entry))
+    return default_name or next(with_gpus, "") or next((text(entry, "name") for entry in inside), "")
 
 
-def _has_gpus(one: Json) -> bool:
-    limits = part(part(one, "resources"), "limits")
+def _has_gpus(entry: Json) -> bool:
+    limits = part(part(entry, "resources"), "limits")
     return any("gpu" in name.partition("/")[2] for name in limits)

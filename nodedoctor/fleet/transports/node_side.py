@@ -115,7 +115,7 @@ def parcel(request: FleetRequest) -> Parcel | None:
 
 
 def script(
-    request: FleetRequest, brought: Parcel | None = None, *, arrives: bool = False, held: bool = False
+    request: FleetRequest, brought: Parcel | None = None, *, arrives: bool = False, stays_open: bool = False
 ) -> str:
     """The script, with everything it needs to know in it; for `("/bin/sh", "-c", script)`.
 
@@ -123,9 +123,9 @@ def script(
     stdin and is run when there is nothing else.
     """
     bring = "" if brought is None else _BRING + (_STORE if arrives else "")
-    known = {
+    replacements = {
         "BRING": bring,
-        "HELD": "yes" if held else "",
+        "HELD": "yes" if stays_open else "",
         "NO_NODEDOCTOR": NO_NODEDOCTOR,
         "NO_PYTHON": NO_PYTHON,
         "NO_ROOM": NO_ROOM,
@@ -133,18 +133,20 @@ def script(
         "SIZE": str(len(brought.data)) if brought else "",
         "NAME": brought.name if brought else "",
         "SECONDS": str(int(request.deadline) + 1),
-        "HERE": shlex.quote(_here()),
-        "ARGUMENTS": shlex.join(_arguments(request)),  # last: what people type may look like one of these
+        "HERE": shlex.quote(_our_folder()),
+        "ARGUMENTS": shlex.join(
+            _node_arguments(request)
+        ),  # last: what people type may look like one of these
     }
     text = _SCRIPT
-    for name, value in known.items():
+    for name, value in replacements.items():
         text = text.replace(f"@{name}@", value)
     return text
 
 
-def stdin(brought: Parcel | None = None, *, arrives: bool = False, held: bool = False) -> bytes:
+def stdin(brought: Parcel | None = None, *, arrives: bool = False, stays_open: bool = False) -> bytes:
     """What the script reads, for the same arguments."""
-    return (b"held\n" if held else b"") + (brought.data if brought and arrives else b"")
+    return (b"held\n" if stays_open else b"") + (brought.data if brought and arrives else b"")
 
 
 def line(text: str) -> str:
@@ -160,7 +162,7 @@ def line(text: str) -> str:
     return f"""exec /bin/sh -c 'eval "$(printf %b "{coded}")"'"""
 
 
-def _arguments(request: FleetRequest) -> tuple[str, ...]:
+def _node_arguments(request: FleetRequest) -> tuple[str, ...]:
     """What nodedoctor gets: also its own deadline, so that it reports what it has before it is given up."""
     if any(word.split("=")[0] == "--deadline" for word in request.arguments):
         return request.arguments
@@ -168,7 +170,7 @@ def _arguments(request: FleetRequest) -> tuple[str, ...]:
     return (*request.arguments, "--deadline", f"{seconds:.3g}")
 
 
-def _here() -> str:
+def _our_folder() -> str:
     """The folder of the Python that runs us: on a shared file system the nodes have nodedoctor there too."""
     return str(Path(sys.executable).parent)
 

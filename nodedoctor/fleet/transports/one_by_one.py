@@ -20,7 +20,7 @@ from nodedoctor.model import Observation, Outcome
 
 FILES_EACH, FILES_OURS = 6, 64
 """Ours: open files that one child takes of this process (its pipes, both ends while it starts), and all else.
-Where they run out, nodes would look as if nobody could reach them."""
+Where they run out, nodes would look as if they could not be reached."""
 
 ArgvOf = Callable[[str, str, float], tuple[str, ...]]
 """The command line that has a host run a script of sh, within seconds."""
@@ -68,16 +68,16 @@ class _Way:
 
     async def ask(self, host: str) -> Observation:
         began = time.monotonic()
-        seen = await self._go(host, self._request)
-        if self._brought and _wants_file(seen):
-            left = self._request.deadline - (time.monotonic() - began)
-            seen = await self._go(host, replace(self._request, deadline=left), arrives=True)
-            seen = replace(seen, seconds=round(time.monotonic() - began, 3))
-        return seen
+        observation = await self._ask_node(host, self._request)
+        if self._brought and _wants_file(observation):
+            remaining = self._request.deadline - (time.monotonic() - began)
+            observation = await self._ask_node(host, replace(self._request, deadline=remaining), arrives=True)
+            observation = replace(observation, seconds=round(time.monotonic() - began, 3))
+        return observation
 
-    async def _go(self, host: str, request: FleetRequest, *, arrives: bool = False) -> Observation:
-        script = node_side.script(request, self._brought, arrives=arrives, held=True)
-        stdin = node_side.stdin(self._brought, arrives=arrives, held=True)
+    async def _ask_node(self, host: str, request: FleetRequest, *, arrives: bool = False) -> Observation:
+        script = node_side.script(request, self._brought, arrives=arrives, stays_open=True)
+        stdin = node_side.stdin(self._brought, arrives=arrives, stays_open=True)
         argv = self._argv(host, script, request.deadline)
         return await child_process.run(self._name, Command(argv, stdin=stdin, tied=True), request.deadline)
 
@@ -94,6 +94,10 @@ def affordable(width: int) -> int:
     return max(1, (soft - FILES_OURS) // FILES_EACH)
 
 
-def _wants_file(seen: Observation) -> bool:
+def _wants_file(observation: Observation) -> bool:
     """Whether a node was reached, has a Python, and lacks only nodedoctor."""
-    return seen.outcome is Outcome.OK and seen.rc == 127 and node_side.NO_NODEDOCTOR in seen.note
+    return (
+        observation.outcome is Outcome.OK
+        and observation.rc == 127
+        and node_side.NO_NODEDOCTOR in observation.note
+    )

@@ -1,4 +1,4 @@
-"""Ask nodes through the ssh of whoever asks: their keys, their config, their shared connections.
+"""Ask nodes through the user's own ssh: their keys, their config, their shared connections.
 
 Connections are shared where the user's own config says so (ControlMaster); masters of our own would be one
 more process per node.
@@ -35,15 +35,15 @@ class Ssh:
 
     async def hosts(self) -> tuple[str, ...]:
         """All nodes meant; FleetError when the set cannot be read, is empty, or there is no ssh here."""
-        hosts = self._expanded()
-        seen = await child_process.run("ssh", Command(("ssh", "-V")), STARTING)
-        if not seen.answered:
-            raise FleetError(f"no ssh on this machine to reach nodes with: {seen.note}")
+        hosts = self._expand_names()
+        observation = await child_process.run("ssh", Command(("ssh", "-V")), STARTING)
+        if not observation.answered:
+            raise FleetError(f"no ssh on this machine to reach nodes with: {observation.note}")
         return hosts
 
     def ask(self, request: FleetRequest) -> AsyncGenerator[Node, None]:
         """Every node as its answer comes, `width` at once; FleetError when the single file is none."""
-        return one_by_one.ask(self.name, self._expanded(), request, argv, reading.node)
+        return one_by_one.ask(self.name, self._expand_names(), request, argv, reading.node)
 
     async def talk(self, host: str, script: str, first: bytes) -> ChildStream:
         """A line to a script on a node that stays open; OSError when ssh cannot be started."""
@@ -53,7 +53,7 @@ class Ssh:
     async def close(self) -> None:
         """Nothing is held for all nodes."""
 
-    def _expanded(self) -> tuple[str, ...]:
+    def _expand_names(self) -> tuple[str, ...]:
         try:
             hosts = tuple(expand_nodes(self._nodes))
         except NodeSetError as error:
@@ -69,7 +69,7 @@ def argv(host: str, script: str, deadline: float = CONNECTING) -> tuple[str, ...
 
 
 def plain_options(deadline: float = CONNECTING) -> tuple[str, ...]:
-    """Nobody is asked for a password, no terminal, and none of the forwardings meant for work by hand."""
+    """No question for a password, no terminal, and none of the forwardings meant for work by hand."""
     seconds = max(1, min(CONNECTING, int(deadline)))
     settings = (
         "BatchMode=yes",

@@ -17,7 +17,7 @@ _MOST_TASKS = look(
 )
 _MOST_MEMORY = look("ps -eo rss,pid,user,comm --sort=-rss | head")
 
-_WAYS: dict[str, tuple[str, tuple[Step, ...], str]] = {
+_REMEDIES: dict[str, tuple[str, tuple[Step, ...], str]] = {
     "nofile": (
         "Raise the limit of open files: of this session, and of later ones in /etc/security/limits.conf.",
         (look("ulimit -Hn"), repair("ulimit -n $(ulimit -Hn)")),
@@ -76,6 +76,6 @@ _UNKNOWN = (
 
 def fix_of(resource: str) -> Fix:
     """How to get more of it; where to look when it is not known what ran out."""
-    text, steps, disturbs = _WAYS.get(resource, _UNKNOWN)
-    action: Action = "config" if resource in _WAYS else "investigate"
+    text, steps, disturbs = _REMEDIES.get(resource, _UNKNOWN)
+    action: Action = "config" if resource in _REMEDIES else "investigate"
     return Fix(text, steps, action=action, disturbs=disturbs, verify=_VERIFY)

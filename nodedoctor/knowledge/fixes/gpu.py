@@ -18,7 +18,7 @@ ERROR_GUIDE = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"
 
 def identity(gpu: Gpu) -> str:
     """What names this very card to its owner: model, serial, UUID, bus address, part number, firmware."""
-    told = (
+    parts = (
         ("", gpu.name),
         ("serial ", gpu.serial),
         ("UUID ", gpu.uuid),
@@ -26,7 +26,7 @@ def identity(gpu: Gpu) -> str:
         ("part ", gpu.board_part_number),
         ("VBIOS ", gpu.vbios_version),
     )
-    return ", ".join(f"{label}{value}" for label, value in told if value)
+    return ", ".join(f"{label}{value}" for label, value in parts if value)
 
 
 def ticket(gpu: Gpu | None) -> str:
@@ -89,15 +89,15 @@ def recovery_fix(action: str, index: int | str) -> Fix:
     node reboot `OS Reboot` in Xid 154; a system reboot is taken for more than that, a power cycle.
     """
     verify = "nodedoctor driver.recovery-action"
-    asked = look("nvidia-smi -q -i {} | grep -A1 'GPU Recovery Action'", index)
+    query = look("nvidia-smi -q -i {} | grep -A1 'GPU Recovery Action'", index)
     steps: tuple[Step, ...]
     if action == "gpu-reset":
         text = "Stop the processes using this GPU, then reset it."
-        return Fix(text, (asked, *gpu_reset(index)), "reset-gpu", ONE_GPU, verify)
+        return Fix(text, (query, *gpu_reset(index)), "reset-gpu", ONE_GPU, verify)
     if action == "node-reboot":
         return Fix(
             "Drain the node and reboot it.",
-            (asked, reboot("the node is drained")),
+            (query, reboot("the node is drained")),
             "reboot",
             ALL_JOBS,
             verify,
@@ -107,28 +107,28 @@ def recovery_fix(action: str, index: int | str) -> Fix:
             "Stop all processes that use P2P between GPUs and disable persistence mode, then check again: "
             "the driver then requests another action. If it does not, reset the GPU."
         )
-        whom = "every multi-GPU job on this node"
+        affected = "every multi-GPU job on this node"
         off = repair("sudo nvidia-smi -i {} -pm 0", index, when="persistence mode is on", disturbs="nothing")
-        return Fix(text, (asked, HOLDERS, off), "drain", whom, verify)
+        return Fix(text, (query, HOLDERS, off), "drain", affected, verify)
     if action == "recover-imex-domain":
-        text, whom = (
+        text, affected = (
             "Restart the IMEX service on every node of the NVLink domain.",
             "every job of the NVLink domain",
         )
         when = "no job runs in the NVLink domain"
-        restart = last_resort("sudo systemctl restart nvidia-imex", when=when, disturbs=whom)
-        return Fix(text, (look("nvidia-imex-ctl -N"), restart), "restart-service", whom, verify)
+        restart = last_resort("sudo systemctl restart nvidia-imex", when=when, disturbs=affected)
+        return Fix(text, (look("nvidia-imex-ctl -N"), restart), "restart-service", affected, verify)
     if action == "bus-reset":
         when = "no process uses the GPU (not tried on this model)"
         reset = repair("sudo nvidia-smi -r bus -i {}", index, when=when, disturbs=ONE_GPU)
         text = "Stop the processes using this GPU, then reset it over the bus."
-        return Fix(text, (asked, HOLDERS, reset), "reset-gpu", ONE_GPU, verify)
+        return Fix(text, (query, HOLDERS, reset), "reset-gpu", ONE_GPU, verify)
     if action == "system-reboot":
         text = "Drain the node and power-cycle it from its BMC or the provider's console."
-        steps = (asked, keep("sudo nvidia-bug-report.sh"), power_cycle("the node is drained"))
+        steps = (query, keep("sudo nvidia-bug-report.sh"), power_cycle("the node is drained"))
         return Fix(text, steps, "reboot", ALL_JOBS, verify)
     if action == "drain-and-reset":
         text = "Let the processes on this GPU finish, start nothing new on it, then reset it."
-        return Fix(text, (asked, *gpu_reset(index)), "reset-gpu", ONE_GPU, verify)
+        return Fix(text, (query, *gpu_reset(index)), "reset-gpu", ONE_GPU, verify)
     text = "Start nothing new on this GPU and look the action up in the manual of this driver's nvidia-smi."
-    return Fix(text, (asked,), "investigate", "nothing", verify)
+    return Fix(text, (query,), "investigate", "nothing", verify)

@@ -80,11 +80,11 @@ _PAM = {
 def more_shm(runtime: str | None) -> Fix:
     """Enlarge /dev/shm; `runtime` is None on the host."""
     way = _SHM.get(runtime or "host", _SHM["unknown"])
-    return _fix(way, "limits.shm")
+    return _limit_fix(way, "limits.shm")
 
 
 def raise_limit(limit: str, runtime: str | None, ray: bool = False) -> Fix:
-    """Raise `memlock` or `nofile` for whoever starts the job; `runtime` is None on the host."""
+    """Raise `memlock` or `nofile` for the user who starts the job; `runtime` is None on the host."""
     way = _limit_way(limit, runtime)
     if ray:
         text = (
@@ -93,7 +93,7 @@ def raise_limit(limit: str, runtime: str | None, ray: bool = False) -> Fix:
         )
         steps = (*way.steps, stop_ray("the limit is raised where Ray is started"))
         way = Procedure(text, steps, "every job of this Ray node")
-    return _fix(way, f"limits.{limit}")
+    return _limit_fix(way, f"limits.{limit}")
 
 
 def _limit_way(limit: str, runtime: str | None) -> Procedure:
@@ -123,7 +123,7 @@ def _limit_way(limit: str, runtime: str | None) -> Procedure:
     return Procedure(text, (repair("ulimit {}", _ULIMIT[limit], disturbs="nothing"),), "nothing")
 
 
-def _fix(way: Procedure, check: str) -> Fix:
+def _limit_fix(way: Procedure, check: str) -> Fix:
     repaired = any(step.role == "repair" for step in way.steps)
     return Fix(
         way.text,

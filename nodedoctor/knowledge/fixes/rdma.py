@@ -21,7 +21,7 @@ def cable(hca: str, number: int) -> Fix:
     """The usual suspects of a link that is down, slow, narrow or full of errors."""
     text = "Reseat or replace cable and transceiver; check the switch port and its counters."
     cages = (look("sudo mlxlink -d {} -m -c", hca),) if hca.startswith("mlx5_") else ()
-    return port_fix(text, (_link(hca, number), *cages))
+    return port_fix(text, (_show_link(hca, number), *cages))
 
 
 def enable(hca: str, number: int, netdev: str | None, infiniband: bool) -> Fix:
@@ -29,13 +29,13 @@ def enable(hca: str, number: int, netdev: str | None, infiniband: bool) -> Fix:
     if infiniband:
         text = "Enable the port. Firmware disables a port whose link fails too often: then replace its cable."
         up = repair("sudo ibportstat -C {} -P {} -D 0 enable", hca, number)
-        return port_fix(text, (_link(hca, number), up))
+        return port_fix(text, (_show_link(hca, number), up))
     text = "Bring its interface up; if it stays down, check the switch port and the cable."
     raised = (repair("sudo ip link set {} up", netdev),) if netdev else ()
-    return port_fix(text, (_link(hca, number), *raised), "config")
+    return port_fix(text, (_show_link(hca, number), *raised), "config")
 
 
-def _link(hca: str, number: int) -> Step:
+def _show_link(hca: str, number: int) -> Step:
     """State, physical state and network device of the port, in one line."""
     return look("rdma link show {}", f"{hca}/{number}")
 

@@ -20,7 +20,7 @@ START_FABRIC = repair(
     when="no job runs on the board's GPUs",
     disturbs="every job on the board's GPUs",
 )
-"""It sets up the NVSwitches anew (fabric manager user guide): a job that still runs may lose its links."""
+"""It sets up the NVSwitches again (fabric manager user guide): a job that still runs may lose its links."""
 _MONITORS_TO_FILE = (
     "systemctl list-units --state=running --plain --no-legend 'nvidia-persistenced*' '*dcgm*' '*exporter*' "
     "| awk '{print $1}' > nodedoctor-stopped.txt"
@@ -88,7 +88,7 @@ def gpu_reset(
 def driver_reload() -> tuple[Step, ...]:
     """Load the driver's kernel modules again without a reboot; the reboot comes last."""
     idle = f"no job runs on this node and no process uses a GPU ({_UNTRIED})"
-    after = "the step before succeeded"
+    ready = "the step before succeeded"
     return (
         HOLDERS,
         repair(_SERVICES_TO_FILE, disturbs="nothing"),
@@ -97,9 +97,9 @@ def driver_reload() -> tuple[Step, ...]:
             disturbs="nothing",
         ),
         last_resort("xargs -r sudo systemctl stop < nodedoctor-stopped.txt", when=idle, disturbs=ALL_JOBS),
-        last_resort("xargs -r sudo modprobe -r < nodedoctor-modules.txt", when=after, disturbs=ALL_JOBS),
-        last_resort("tac nodedoctor-modules.txt | xargs -r sudo modprobe -a", when=after, disturbs="nothing"),
-        last_resort("xargs -r sudo systemctl start < nodedoctor-stopped.txt", when=after, disturbs="nothing"),
+        last_resort("xargs -r sudo modprobe -r < nodedoctor-modules.txt", when=ready, disturbs=ALL_JOBS),
+        last_resort("tac nodedoctor-modules.txt | xargs -r sudo modprobe -a", when=ready, disturbs="nothing"),
+        last_resort("xargs -r sudo systemctl start < nodedoctor-stopped.txt", when=ready, disturbs="nothing"),
         reboot("the node is drained, instead of the reload"),
     )
 
@@ -134,7 +134,7 @@ def for_distribution(fix: Fix, distro_id: str) -> Fix:
     here = _DISTRIBUTIONS.get(distro_id)
     if here is None:
         return fix
-    return replace(fix, steps=tuple(step for step in fix.steps if _fits(step, here)))
+    return replace(fix, steps=tuple(step for step in fix.steps if _is_applicable(step, here)))
 
 
 def names_distribution(fix: Fix) -> bool:
@@ -142,9 +142,9 @@ def names_distribution(fix: Fix) -> bool:
     return any(step.when.startswith("this is ") for step in fix.steps)
 
 
-def _fits(step: Step, here: str) -> bool:
-    named = step.when.startswith("this is ") and any(word in step.when for word in _WORDS_OF.values())
-    return not named or _WORDS_OF[here] in step.when
+def _is_applicable(step: Step, here: str) -> bool:
+    names_place = step.when.startswith("this is ") and any(word in step.when for word in _WORDS_OF.values())
+    return not names_place or _WORDS_OF[here] in step.when
 
 
 def touches_driver(fix: Fix) -> bool:

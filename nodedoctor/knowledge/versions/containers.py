@@ -72,35 +72,35 @@ def promise(image: str) -> ImagePromise | None:
     """
     name = re.sub(r"^\w+://", "", image.strip()).partition("@")[0].replace("#", "/")
     for grammar in grammars():
-        found = re.match(grammar.regex, name)
-        if found:
-            return _with_release(_read(image, grammar, found.groupdict(default="")))
+        match = re.match(grammar.regex, name)
+        if match:
+            return _with_release(_image_promise(image, grammar, match.groupdict(default="")))
     return None
 
 
-def _read(image: str, grammar: Grammar, said: dict[str, str]) -> ImagePromise:
-    cuda = said.get("cuda") or said.get("variant", "")
+def _image_promise(image: str, grammar: Grammar, parts: dict[str, str]) -> ImagePromise:
+    cuda = parts.get("cuda") or parts.get("variant", "")
     return ImagePromise(
         image,
         grammar.kind,
         grammar.source,
-        release=said.get("release", ""),
-        python=_python(said.get("python", "")),
+        release=parts.get("release", ""),
+        python=_python_version(parts.get("python", "")),
         cuda=cuda_version(_cuda_text(cuda)),
-        torch=said.get("torch", ""),
-        ray=said.get("ray", ""),
-        vllm=said.get("vllm", ""),
+        torch=parts.get("torch", ""),
+        ray=parts.get("ray", ""),
+        vllm=parts.get("vllm", ""),
     )
 
 
-def _with_release(told: ImagePromise) -> ImagePromise:
+def _with_release(promise: ImagePromise) -> ImagePromise:
     """Add what the table knows of a monthly NGC release."""
-    month = ngc_release(told.release) if told.kind in ("ngc-pytorch", "cuda-dl-base") else None
+    month = ngc_release(promise.release) if promise.kind in ("ngc-pytorch", "cuda-dl-base") else None
     if month is None:
-        return told
-    torch = month.torch if told.kind == "ngc-pytorch" else ""
-    source = f"{told.source}; {month.source}"
-    return replace(told, cuda=told.cuda or month.cuda, torch=torch, source=source)
+        return promise
+    torch = month.torch if promise.kind == "ngc-pytorch" else ""
+    source = f"{promise.source}; {month.source}"
+    return replace(promise, cuda=promise.cuda or month.cuda, torch=torch, source=source)
 
 
 def _cuda_text(text: str) -> str:
@@ -108,6 +108,6 @@ def _cuda_text(text: str) -> str:
     return f"cu{text}" if re.fullmatch(r"\d{3}", text) else text
 
 
-def _python(text: str) -> str:
+def _python_version(text: str) -> str:
     """Tags write 3.12, 312 or 39."""
     return text if "." in text or not text else f"{text[0]}.{text[1:]}"

@@ -83,8 +83,8 @@ image_requirements = cached_rows("cuda_driver", "images", ImageRequirement)
 
 def driver_version(text: str) -> Driver | None:
     """`570.86.10` as (570, 86, 10); None for text that is no driver version."""
-    found = re.fullmatch(r"(\d{3,4})(?:\.(\d{1,4}))?(?:\.(\d{1,4}))?", text.strip())
-    return tuple(int(part) for part in found.groups() if part is not None) if found else None
+    match = re.fullmatch(r"(\d{3,4})(?:\.(\d{1,4}))?(?:\.(\d{1,4}))?", text.strip())
+    return tuple(int(part) for part in match.groups() if part is not None) if match else None
 
 
 def driver_text(driver: Driver) -> str:
@@ -94,10 +94,10 @@ def driver_text(driver: Driver) -> str:
 
 def cuda_version(text: str) -> Cuda | None:
     """`12.8`, `12.8.1`, `12.8.0.038` and `cu128` as (12, 8); None for anything else."""
-    found = re.fullmatch(r"(\d{1,2})\.(\d{1,2})(?:\.\d+)*|cu(\d{2})(\d)", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d{1,2})\.(\d{1,2})(?:\.\d+)*|cu(\d{2})(\d)", text.strip())
+    if match is None:
         return None
-    major, minor = (part for part in found.groups() if part is not None)
+    major, minor = (part for part in match.groups() if part is not None)
     return int(major), int(minor)
 
 

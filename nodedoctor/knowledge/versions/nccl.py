@@ -58,7 +58,7 @@ def affecting(version: str) -> tuple[BadVersion, ...]:
         return ()
 
     def covers(row: BadVersion) -> bool:
-        after = not row.first or release >= Version(row.first).release
-        return after and release < Version(row.fixed).release
+        is_later = not row.first or release >= Version(row.first).release
+        return is_later and release < Version(row.fixed).release
 
     return tuple(row for row in bad_versions() if covers(row))

@@ -108,18 +108,18 @@ def ray_range(version: str) -> RayRange | None:
         wanted = Version(version)
     except ValueError:  # no version, or one of thousands of digits
         return None
-    found = (row for row in ray_ranges() if Version(row.first) <= wanted <= Version(row.last))
-    return next(found, None)
+    rows = (row for row in ray_ranges() if Version(row.first) <= wanted <= Version(row.last))
+    return next(rows, None)
 
 
 def build_of(package: str, version: str) -> Build | None:
     """What a compiled package was built for, from its local version; None when it does not say."""
     for tag in build_tags():
-        found = re.match(tag.regex, version.strip()) if tag.package == canonical(package) else None
-        if found:
-            said = found.groupdict()
-            abi = None if said.get("abi") is None else said["abi"] == "TRUE"
-            return Build(said["version"], int(said["cuda"]), said.get("torch") or "", abi)
+        match = re.match(tag.regex, version.strip()) if tag.package == canonical(package) else None
+        if match:
+            groups = match.groupdict()
+            abi = None if groups.get("abi") is None else groups["abi"] == "TRUE"
+            return Build(groups["version"], int(groups["cuda"]), groups.get("torch") or "", abi)
     return None
 
 

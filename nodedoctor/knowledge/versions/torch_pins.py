@@ -64,8 +64,8 @@ class TorchRelease:
 
     def wheel(self, machine: str = "x86_64") -> TorchWheel | None:
         """The wheel PyPI serves for a machine (`x86_64`, `aarch64`)."""
-        found = (wheel for wheel in wheels() if (wheel.torch, wheel.machine) == (self.torch, machine))
-        return next(found, None)
+        matching = (wheel for wheel in wheels() if (wheel.torch, wheel.machine) == (self.torch, machine))
+        return next(matching, None)
 
     @property
     def variants(self) -> tuple[TorchVariant, ...]:

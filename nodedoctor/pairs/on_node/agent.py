@@ -1,6 +1,6 @@
 """What runs on a node while pairs are measured: it reads JSON objects on stdin, a line each, and answers so.
 
-It ends when its stdin ends, when it has heard nothing for `quiet` seconds, or when it is told to; with it end
+It ends when its stdin ends, when it has heard nothing for `quiet` seconds, or by a command; with it end
 the children that move the data, each of which has an alarm of its own.
 """
 
@@ -26,9 +26,9 @@ MEASURED_BY = {
 }
 
 
-def send_answer(**told: object) -> None:
+def send_answer(**answer: object) -> None:
     """One answer, as one line in one write."""
-    line = (MARK + json.dumps(told) + "\n").encode()
+    line = (MARK + json.dumps(answer) + "\n").encode()
     while line:
         line = line[os.write(1, line) :]
 
@@ -66,29 +66,29 @@ class Agent:
         lines = (self.rest + data).split(b"\n")
         self.rest = lines.pop()
         for line in lines:
-            told = json.loads(line.decode())
-            if told["do"] == "end":
+            command = json.loads(line.decode())
+            if command["do"] == "end":
                 return False
-            if told["do"] != "beat":
-                getattr(self, told["do"])(told)
+            if command["do"] != "beat":
+                getattr(self, command["do"])(command)
         return True
 
-    def hello(self, told: dict[str, Any]) -> None:
+    def hello(self, command: dict[str, Any]) -> None:
         """Say who we are, and what can be measured here."""
-        self.quiet = told["quiet"]
-        self.address = node.toward(told["toward"])
+        self.quiet = command["quiet"]
+        self.address = node.toward(command["toward"])
         name = node.interface(self.address) if self.address else ""
         version = ".".join(map(str, sys.version_info[:2]))
         gbps = node.link_gbps(name)
-        ways = {
+        methods = {
             "collective": collective.able,
             "rdma": rdma.able,
             "auto": rdma.able,
             "rails": node.able,
             "tcp": dict,
         }
-        able: dict[str, Any] = ways[told["what"]]()
-        if told["what"] == "auto":
+        able: dict[str, Any] = methods[command["what"]]()
+        if command["what"] == "auto":
             able.pop("unable", None)
         send_answer(
             is_="ready",
@@ -101,16 +101,16 @@ class Agent:
             **able,
         )
 
-    def ping(self, told: dict[str, Any]) -> None:
+    def ping(self, command: dict[str, Any]) -> None:
         """Say that we are here."""
-        send_answer(is_="pong", round=told["round"])
+        send_answer(is_="pong", round=command["round"])
 
-    def open(self, told: dict[str, Any]) -> None:
+    def open(self, command: dict[str, Any]) -> None:
         """Listen for the partners of a round, each on a port of its own."""
         self.clear()
         ports = {}
-        for flow in told["flows"]:
-            address, device = told.get("rails", {}).get(flow) or (self.address, "")
+        for flow in command["flows"]:
+            address, device = command.get("rails", {}).get(flow) or (self.address, "")
             listener = socket.socket(
                 socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM
             )
@@ -119,51 +119,51 @@ class Agent:
                 listener.bind((address, 0))
                 listener.listen(16)
             except OSError as error:
-                send_answer(is_="trouble", round=told["round"], note=str(error))
+                send_answer(is_="trouble", round=command["round"], note=str(error))
                 continue
             self.listeners[flow] = listener
             ports[flow] = listener.getsockname()[1]
-        send_answer(is_="open", round=told["round"], ports=ports)
+        send_answer(is_="open", round=command["round"], ports=ports)
 
-    def go(self, told: dict[str, Any]) -> None:
+    def go(self, command: dict[str, Any]) -> None:
         """Start a child for each flow."""
         parent = os.getpid()
-        for flow in told["flows"]:
+        for flow in command["flows"]:
             listener = self.listeners.get(flow["flow"]) if "from" in flow else None
             ours, theirs = os.pipe()
             pid = os.fork()
             if pid == 0:
                 try:
-                    signal.alarm(int(told["limit"]) + 2)
+                    signal.alarm(int(command["limit"]) + 2)
                     tied.orphaned(parent)
                     signal.signal(signal.SIGTERM, signal.SIG_DFL)
                     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
                     os.dup2(0, 1)  # what torch and NCCL print is no answer of ours
-                    found = MEASURED_BY[told["what"]](
+                    answer = MEASURED_BY[command["what"]](
                         listener,
                         flow,
                         flow.get("bound") or self.address,
-                        told["seconds"],
-                        told["size"],
-                        told["limit"],
+                        command["seconds"],
+                        command["size"],
+                        command["limit"],
                     )
                 except Exception as error:
-                    found = {"fault": "error", "note": f"{type(error).__name__}: {error}"}
-                found.update(round=told["round"], flow=flow["flow"])
-                os.write(theirs, json.dumps(found).encode())
+                    answer = {"fault": "error", "note": f"{type(error).__name__}: {error}"}
+                answer.update(round=command["round"], flow=flow["flow"])
+                os.write(theirs, json.dumps(answer).encode())
                 os._exit(0)
             os.close(theirs)
-            self.children[ours] = (pid, told["round"], flow["flow"])
+            self.children[ours] = (pid, command["round"], flow["flow"])
         self.close()
 
     def ended(self, pipe: int) -> None:
-        """Hand on what a child found."""
+        """Send what a child found."""
         data = os.read(pipe, 1 << 16)
         pid, place, flow = self.children.pop(pipe)
         os.close(pipe)
         os.waitpid(pid, 0)
-        found = json.loads(data.decode()) if data else {"fault": "hang", "round": place, "flow": flow}
-        send_answer(is_="result", **found)
+        answer = json.loads(data.decode()) if data else {"fault": "hang", "round": place, "flow": flow}
+        send_answer(is_="result", **answer)
 
     def close(self) -> None:
         """Listen no longer."""

@@ -35,11 +35,11 @@ def able() -> dict[str, Any]:
         return {"unable": f"no torch: {type(error).__name__}: {str(error)[:200]}"}
     if not dist.is_available():
         return {"unable": "this torch has no torch.distributed"}
-    gpus = _gpus() if torch.version.cuda and dist.is_nccl_available() else 0
+    gpus = _count_gpus() if torch.version.cuda and dist.is_nccl_available() else 0
     return {"torch": str(torch.__version__), "gpus": gpus}
 
 
-def _gpus() -> int:
+def _count_gpus() -> int:
     """GPUs, counted without CUDA: a process that has used CUDA cannot fork others that use it."""
     if shown := os.environ.get("CUDA_VISIBLE_DEVICES"):
         return len(shown.split(","))
@@ -69,42 +69,44 @@ def measured(
             tied.orphaned(parent)
             signal.alarm(0)
             try:
-                found = _rank(listener, flow, bound, local, seconds, size, limit)
+                answer = _run_rank(listener, flow, bound, local, seconds, size, limit)
             except Exception as error:
-                found = {"fault": "error", "note": _last(error)}
-            os.write(theirs, json.dumps(found).encode())
+                answer = {"fault": "error", "note": _error_line(error)}
+            os.write(theirs, json.dumps(answer).encode())
             os._exit(0)
         os.close(theirs)
         pipes[ours] = local
         pids.append(pid)
-    gathered = _gathered(pipes, until)
+    gathered = _gather_results(pipes, until)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     return _join_ranks(gathered, ranks, until <= time.monotonic())
 
 
-def _gathered(pipes: dict[int, int], until: float) -> dict[int, dict[str, Any]]:
-    found: dict[int, dict[str, Any]] = {}
-    while pipes and (left := until - time.monotonic()) > 0:
-        for pipe in select.select(list(pipes), [], [], left)[0]:
+def _gather_results(pipes: dict[int, int], until: float) -> dict[int, dict[str, Any]]:
+    answers: dict[int, dict[str, Any]] = {}
+    while pipes and (remaining := until - time.monotonic()) > 0:
+        for pipe in select.select(list(pipes), [], [], remaining)[0]:
             data = os.read(pipe, 1 << 16)
             os.close(pipe)
-            found[pipes.pop(pipe)] = json.loads(data.decode()) if data else {"fault": "error", "note": "died"}
-    return found
+            answers[pipes.pop(pipe)] = (
+                json.loads(data.decode()) if data else {"fault": "error", "note": "died"}
+            )
+    return answers
 
 
-def _join_ranks(found: dict[int, dict[str, Any]], ranks: int, late: bool) -> dict[str, Any]:
+def _join_ranks(answers: dict[int, dict[str, Any]], ranks: int, late: bool) -> dict[str, Any]:
     """All ranks of this node as one: any fault of theirs, else the least rate."""
-    if late or len(found) < ranks:
-        return {"fault": "hang", "note": f"{len(found)} of {ranks} ranks ended in time"}
-    for one in found.values():
-        if one.get("fault"):
-            return one
-    return {"gbps": min(one["gbps"] for one in found.values()), "rtt_us": found[0]["rtt_us"]}
+    if late or len(answers) < ranks:
+        return {"fault": "hang", "note": f"{len(answers)} of {ranks} ranks ended in time"}
+    for answer in answers.values():
+        if answer.get("fault"):
+            return answer
+    return {"gbps": min(answer["gbps"] for answer in answers.values()), "rtt_us": answers[0]["rtt_us"]}
 
 
-def _rank(
+def _run_rank(
     listener: socket.socket | None,
     flow: dict[str, Any],
     bound: str,
@@ -120,8 +122,8 @@ def _rank(
 
     patience = datetime.timedelta(seconds=limit)
     gpus = flow["gpus"]
-    each = gpus or 1
-    rank, world = flow["place"] * each + local, flow["of"] * each
+    ranks_per_node = gpus or 1
+    rank, world = flow["place"] * ranks_per_node + local, flow["of"] * ranks_per_node
     os.environ.update(job_environment(node.interface(bound), os.environ))
     place = flow["to"] if listener is None else listener.getsockname()[:2]
     more: dict[str, Any] = {}
@@ -171,9 +173,9 @@ def _all_reduces(
 
     def agreed(value: float) -> float:
         """The largest of all ranks: they must do the same number of collectives."""
-        told = torch.tensor([value], device=device, dtype=torch.float64)
-        dist.all_reduce(told, op=dist.ReduceOp.MAX)
-        return float(told.item())
+        tensor = torch.tensor([value], device=device, dtype=torch.float64)
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+        return float(tensor.item())
 
     trips = [timed(torch.zeros(1, device=device)) for _ in range(tcp.PINGS)]
     small, wanted = ready(LEAST)
@@ -199,7 +201,7 @@ def _all_reduces(
     return {"gbps": gbps, "rtt_us": round(min(trips) * 1e6, 1)}
 
 
-def _last(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     """The first line of what torch says, which has the place in its source behind it."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"

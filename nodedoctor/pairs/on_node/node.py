@@ -1,4 +1,4 @@
-"""What a node says of itself before it is measured: its address, its link, and whether it is idle."""
+"""What a node reports before it is measured: its address, its link, and whether it is idle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nodedoctor.pairs.on_node import tied
 NAMES_S = 6.0
 """Seconds in which the names of other nodes must have an address: a resolver waits five for each server."""
 ANYWHERE = "198.18.0.1"
-"""An address that is nobody's (RFC 2544): no packet goes there, the route to it is only looked up."""
+"""An address of no machine (RFC 2544): no packet goes there, the route to it is only looked up."""
 
 
 def toward(names: Iterable[str]) -> str:
@@ -62,12 +62,12 @@ def ipv4_of(name: str) -> str:
     """The IPv4 address of an interface; empty where it has none."""
     import fcntl
 
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         try:
-            found = fcntl.ioctl(asked.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))
+            ifreq = fcntl.ioctl(link.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))
         except OSError:
             return ""
-    return socket.inet_ntoa(found[20:24])
+    return socket.inet_ntoa(ifreq[20:24])
 
 
 def by_number(name: str) -> list[Any]:
@@ -114,8 +114,8 @@ def link_gbps(name: str) -> float | None:
     try:
         if not os.path.exists(f"/sys/class/net/{name}/device"):
             return None
-        with open(f"/sys/class/net/{name}/speed") as told:
-            speed = int(told.read())
+        with open(f"/sys/class/net/{name}/speed") as file:
+            speed = int(file.read())
     except (OSError, ValueError):
         return None
     return speed / 1000 if speed > 0 else None
@@ -123,34 +123,32 @@ def link_gbps(name: str) -> float | None:
 
 def busy() -> list[str]:
     """What keeps this node from being measured; an empty list when it is idle."""
-    found: list[str] = []
+    reasons: list[str] = []
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1
     if load > max(1, cpus / 4):
-        found.append(f"load {load:.1f} on {cpus} CPUs")
+        reasons.append(f"load {load:.1f} on {cpus} CPUs")
     ours = os.environ.get("SLURM_JOB_ID", "none")
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{pid}/cmdline", "rb") as told:
-                words = told.read(200).decode("utf-8", "replace").replace("\0", " ")
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read(200).decode("utf-8", "replace").replace("\0", " ")
         except OSError:
             continue
         if words.startswith("slurmstepd: [") and not words.startswith(f"slurmstepd: [{ours}."):
-            found.append("a Slurm job ({})".format(words[len("slurmstepd: ") :].strip()))
+            reasons.append("a Slurm job ({})".format(words[len("slurmstepd: ") :].strip()))
         elif words.startswith("ray::") and not words.startswith("ray::IDLE"):
-            found.append(f"a Ray task ({words.strip()[:60]})")
+            reasons.append(f"a Ray task ({words.strip()[:60]})")
     try:
-        asked = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
+        argv = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
         with open(os.devnull, "rb") as nothing:
-            process = subprocess.Popen(
-                asked, stdin=nothing, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
+            process = subprocess.Popen(argv, stdin=nothing, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         try:
             pids = process.communicate(timeout=8)[0].split()
             if process.returncode == 0 and pids:
-                found.append(f"{len(pids)} processes on GPUs")
+                reasons.append(f"{len(pids)} processes on GPUs")
         except subprocess.TimeoutExpired:
             process.kill()
-            found.append("nvidia-smi gave no answer within 8 s")
+            reasons.append("nvidia-smi gave no answer within 8 s")
     except OSError:
         pass
-    return found[:4]
+    return reasons[:4]

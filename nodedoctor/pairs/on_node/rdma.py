@@ -32,13 +32,13 @@ def able() -> dict[str, Any]:
     """The rails of this node: the active ports of the highest rate, in order."""
     if shutil.which(TOOL) is None:
         return {"unable": f"{TOOL} (perftest) is not installed"}
-    found = rails()
-    return {"rails": found} if found else {"unable": "no InfiniBand or RoCE port is active"}
+    active_ports = rails()
+    return {"rails": active_ports} if active_ports else {"unable": "no InfiniBand or RoCE port is active"}
 
 
 def rails(folder: str = SYS) -> list[dict[str, Any]]:
     """Active ports of the highest rate; ports that are slower are for other things than collectives."""
-    found: list[dict[str, Any]] = []
+    active_ports: list[dict[str, Any]] = []
     try:
         adapters = sorted(os.listdir(folder), key=by_number)
     except OSError:
@@ -46,36 +46,36 @@ def rails(folder: str = SYS) -> list[dict[str, Any]]:
     for adapter in adapters:
         ports = f"{folder}/{adapter}/ports"
         for port in sorted(os.listdir(ports), key=by_number) if os.path.isdir(ports) else ():
-            if "ACTIVE" in _read(f"{ports}/{port}/state"):
-                rate = re.match(r"[\d.]+", _read(f"{ports}/{port}/rate"))
-                found.append(
+            if "ACTIVE" in _read_file(f"{ports}/{port}/state"):
+                rate = re.match(r"[\d.]+", _read_file(f"{ports}/{port}/rate"))
+                active_ports.append(
                     {
                         "device": adapter,
                         "port": port,
                         "gbps": float(rate[0]) if rate else 0.0,
-                        "gid": _gid(f"{ports}/{port}"),
+                        "gid": _gid_index(f"{ports}/{port}"),
                     }
                 )
-    most = max((rail["gbps"] for rail in found), default=0.0)
-    return [rail for rail in found if rail["gbps"] == most]
+    most = max((rail["gbps"] for rail in active_ports), default=0.0)
+    return [rail for rail in active_ports if rail["gbps"] == most]
 
 
-def _gid(port: str) -> str:
+def _gid_index(port: str) -> str:
     """For RoCE the last row of a GID of version 2: older perftest takes row 0 otherwise."""
-    if "Ethernet" not in _read(f"{port}/link_layer"):
+    if "Ethernet" not in _read_file(f"{port}/link_layer"):
         return ""
     types = f"{port}/gid_attrs/types"
     try:
         rows = sorted(os.listdir(types), key=by_number)
     except OSError:
         return ""
-    return next((row for row in reversed(rows) if "v2" in _read(f"{types}/{row}")), "")
+    return next((row for row in reversed(rows) if "v2" in _read_file(f"{types}/{row}")), "")
 
 
-def _read(path: str) -> str:
+def _read_file(path: str) -> str:
     try:
-        with open(path) as told:
-            return told.read(200)
+        with open(path) as file:
+            return file.read(200)
     except OSError:
         return ""
 
@@ -98,45 +98,47 @@ def measured(
         (link,) = links
     ours = rails()
     try:
-        theirs: list[dict[str, Any]] = _exchanged(link, ours, until)
+        theirs: list[dict[str, Any]] = _exchange_words(link, ours, until)
         if len(ours) != len(theirs) or not ours:
             return {"fault": "error", "note": f"{len(ours)} rails here, {len(theirs)} on the partner"}
         half = max(1, int(seconds / 2))
-        found: dict[str, Any] = {}
+        answer: dict[str, Any] = {}
         for writes in (listener is None, listener is not None):
             if writes:
-                found = _wrote(link, ours, bound, half, until)
+                answer = _run_clients(link, ours, bound, half, until)
             else:
-                _served(link, ours, bound, half, until)
-        return found
+                _run_servers(link, ours, bound, half, until)
+        return answer
     except OSError as error:
         return {"fault": "hang", "note": f"the partner said nothing more: {error}"}
     finally:
         link.close()
 
 
-def _served(link: socket.socket, ours: list[dict[str, Any]], bound: str, seconds: int, until: float) -> None:
+def _run_servers(
+    link: socket.socket, ours: list[dict[str, Any]], bound: str, seconds: int, until: float
+) -> None:
     """Be the end that is written to: servers first, then their ports are named, then wait."""
     ports = [_free_port(bound) for _ in ours]
-    servers = [_started(rail, port, seconds, bound) for rail, port in zip(ours, ports)]  # noqa: B905
+    servers = [_start_tool(rail, port, seconds, bound) for rail, port in zip(ours, ports)]  # noqa: B905
     try:
         for port in ports:
-            _listens(port, min(until, time.monotonic() + STARTING_S))
-        _exchanged(link, ports, until)
-        _exchanged(link, "over", until)
+            _await_listener(port, min(until, time.monotonic() + STARTING_S))
+        _exchange_words(link, ports, until)
+        _exchange_words(link, "over", until)
     finally:
         for server in servers:
             _end_process(server)
 
 
-def _wrote(
+def _run_clients(
     link: socket.socket, ours: list[dict[str, Any]], bound: str, seconds: int, until: float
 ) -> dict[str, Any]:
     """Be the end that writes, on all rails at once."""
-    ports = _exchanged(link, None, until)
+    ports = _exchange_words(link, None, until)
     partner = link.getpeername()[0]
     clients = [
-        _started(rail, port, seconds, bound, partner)
+        _start_tool(rail, port, seconds, bound, partner)
         for rail, port in zip(ours, ports)  # noqa: B905
     ]
     rates: dict[str, float] = {}
@@ -144,19 +146,19 @@ def _wrote(
     for rail, client in zip(ours, clients):  # noqa: B905
         name = f"{rail['device']}/{rail['port']}"
         try:
-            said = client.communicate(timeout=max(0.1, until - time.monotonic()))[0]
+            output = client.communicate(timeout=max(0.1, until - time.monotonic()))[0]
             late = False
         except subprocess.TimeoutExpired:
-            said, late = _end_process(client), True
-        rate = average(said)
+            output, late = _end_process(client), True
+        rate = average(output)
         if rate is None:
-            last = [line.strip() for line in said.splitlines() if line.strip()][-1:]
+            last = [line.strip() for line in output.splitlines() if line.strip()][-1:]
             notes.append(f"{name}: {'no end' if late else last[0][:120] if last else 'no output'}")
             if late:
                 return {"fault": "hang", "note": "; ".join(notes)}
         else:
             rates[name] = rate
-    _exchanged(link, "over", until)
+    _exchange_words(link, "over", until)
     if notes:
         return {"fault": "error", "note": "; ".join(notes[:3]), "rails": rates}
     slowest = min(rates, key=lambda name: rates[name])
@@ -170,7 +172,7 @@ def average(output: str) -> float | None:
     return next((float(row[1]) for row in rows if row), None)
 
 
-def _started(
+def _start_tool(
     rail: dict[str, Any], port: int, seconds: int, bound: str, partner: str = ""
 ) -> subprocess.Popen[str]:
     argv = [TOOL, "-d", rail["device"], "-i", rail["port"], "-p", str(port), "-s", str(SIZE)]
@@ -196,10 +198,10 @@ def _end_process(process: subprocess.Popen[str]) -> str:
         return ""
 
 
-def _exchanged(link: socket.socket, told: Any, until: float) -> Any:
+def _exchange_words(link: socket.socket, message: Any, until: float) -> Any:
     """Say something and hear what the partner says at this point."""
     link.settimeout(max(0.01, until - time.monotonic()))
-    link.sendall(json.dumps(told).encode() + b"\n")
+    link.sendall(json.dumps(message).encode() + b"\n")
     line = b""
     while not line.endswith(b"\n") and len(line) < LINE:
         line += tcp.exactly(link, 1, until)
@@ -207,12 +209,12 @@ def _exchanged(link: socket.socket, told: Any, until: float) -> Any:
 
 
 def _free_port(bound: str) -> int:
-    with socket.socket(socket.AF_INET6 if ":" in bound else socket.AF_INET) as asked:
-        asked.bind((bound, 0))
-        return int(asked.getsockname()[1])
+    with socket.socket(socket.AF_INET6 if ":" in bound else socket.AF_INET) as link:
+        link.bind((bound, 0))
+        return int(link.getsockname()[1])
 
 
-def _listens(port: int, until: float) -> None:
+def _await_listener(port: int, until: float) -> None:
     """Wait until somebody listens there; connecting to see would be taken for the client."""
     while time.monotonic() < until:
         for table in ("/proc/net/tcp", "/proc/net/tcp6"):

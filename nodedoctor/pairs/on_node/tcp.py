@@ -46,7 +46,7 @@ def exactly(link: socket.socket, count: int, until: float) -> bytes:
 
 
 def accepted(listener: socket.socket, flow: dict[str, Any], until: float) -> list[socket.socket]:
-    """The partner's streams; whoever else comes is sent away. socket.timeout when it does not come."""
+    """The partner's streams; any other client is sent away. socket.timeout when it does not come."""
     links: dict[int, socket.socket] = {}
     while len(links) < flow["streams"]:
         listener.settimeout(max(0.01, until - time.monotonic()))
@@ -166,9 +166,9 @@ def resent(links: list[socket.socket]) -> tuple[int | None, int | None]:
     again = segments = 0
     for link in links:
         try:
-            told = link.getsockopt(socket.IPPROTO_TCP, TCP_INFO, 192)
-            again += struct.unpack_from("I", told, 100)[0]
-            segments += struct.unpack_from("I", told, 156)[0]
+            tcp_info = link.getsockopt(socket.IPPROTO_TCP, TCP_INFO, 192)
+            again += struct.unpack_from("I", tcp_info, 100)[0]
+            segments += struct.unpack_from("I", tcp_info, 156)[0]
         except (OSError, struct.error):
             return None, None
     return again, segments
@@ -194,15 +194,15 @@ def measured(
         return {"fault": "hang", "note": f"no answer to a small message: {error}"}
     wrong, total, first, last, began = moved(links, flow["token"], seconds, size)
     again, segments = resent(links)
-    told: dict[str, Any] = {"rtt_us": round(rtt, 1), "bytes": total, "again": again, "segments": segments}
-    ended = time.monotonic()
+    answer: dict[str, Any] = {"rtt_us": round(rtt, 1), "bytes": total, "again": again, "segments": segments}
+    now = time.monotonic()
     if wrong:
-        told["fault"] = "corrupt"
-    elif first is None or last is None or (ended - last > max(1.0, seconds / 2) and not size):
-        told["fault"] = "hang"
-        told["note"] = f"no data for {ended - (last or began):.1f} s"
+        answer["fault"] = "corrupt"
+    elif first is None or last is None or (now - last > max(1.0, seconds / 2) and not size):
+        answer["fault"] = "hang"
+        answer["note"] = f"no data for {now - (last or began):.1f} s"
     else:
-        told["gbps"] = total * 8 / 1e9 / max(last - first, 1e-3)
+        answer["gbps"] = total * 8 / 1e9 / max(last - first, 1e-3)
     for link in links:
         link.close()
-    return told
+    return answer

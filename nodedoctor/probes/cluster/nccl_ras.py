@@ -30,10 +30,10 @@ def ask(host: str, port: int, seconds: float) -> str:
     with socket.create_connection((host, port), timeout=seconds) as connection:
         connection.sendall(b"verbose status\n")
         while len(data) < LARGEST:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 break
-            connection.settimeout(left)
+            connection.settimeout(remaining)
             try:
                 part = connection.recv(65536)
             except TimeoutError:

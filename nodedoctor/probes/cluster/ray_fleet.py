@@ -5,8 +5,8 @@
 Every line it says is an object behind MARK. First `{"nodes": [...]}`, or `{"error": KIND, "text": ...}`; then
 it reads one errand, `{"script", "file_script", "file", "lacks", "seconds", "hosts"}`, and answers with one
 object a node as its task ends. The errand `{"talk": SCRIPT}` instead holds a line to each node: what comes
-as `{"node", "data"}` is told to the script there, and `{"node", "lines"}` is what it says, null when it has
-ended. It ends when nobody listens any more: when its stdin does.
+as `{"node", "data"}` is written to the script there, and `{"node", "lines"}` is what it prints, null when it
+has ended. It ends when its reader is gone: when its stdin ends.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def main() -> None:
         run(ray, errand)
 
 
-def tell(**said: Any) -> None:
+def tell(**fields: Any) -> None:
     """Say one object in one write."""
-    sys.stdout.write(f"{MARK}{json.dumps(said)}\n")
+    sys.stdout.write(f"{MARK}{json.dumps(fields)}\n")
     sys.stdout.flush()
 
 
@@ -66,13 +66,13 @@ def leave_with_parent() -> None:
     os._exit(0)
 
 
-def nodes(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What Ray knows of nodes. Of dead ones only those nobody meant to lose, and that have not come back."""
-    alive = [node for node in found if node.get("Alive")]
+def nodes(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What Ray knows of nodes. Of dead ones only those that were not removed on purpose and are not back."""
+    alive = [node for node in entries if node.get("Alive")]
     back = {place(node) for node in alive}
     dead = {
         place(node): node
-        for node in found
+        for node in entries
         if not node.get("Alive") and node.get("DeathReason") not in EXPECTED and place(node) not in back
     }
     return [
@@ -124,19 +124,19 @@ def relay_lines(ray: Any, script: str) -> None:
     """Hand lines to and fro between stdin and an actor on each node that is spoken to; ends with stdin."""
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
     groups = {"say": 1, "hear": 1}  # each in order, and neither waits for the other
-    held = ray.remote(num_cpus=0, max_restarts=0, concurrency_groups=groups)(held_on_node())
+    actor_class = ray.remote(num_cpus=0, max_restarts=0, concurrency_groups=groups)(held_on_node())
     actors: dict[str, Any] = {}
     fresh: list[str] = []
 
     def read() -> None:
         for line in sys.stdin:
-            told = json.loads(line)
-            node = told["node"]
+            message = json.loads(line)
+            node = message["node"]
             if node not in actors:
                 pinned = strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
-                actors[node] = held.options(scheduling_strategy=pinned).remote(script)
+                actors[node] = actor_class.options(scheduling_strategy=pinned).remote(script)
                 fresh.append(node)
-            actors[node].say.options(concurrency_group="say").remote(base64.b64decode(told["data"]))
+            actors[node].say.options(concurrency_group="say").remote(base64.b64decode(message["data"]))
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
@@ -243,12 +243,12 @@ def on_node(script: str, brought: bytes, seconds: float) -> dict[str, Any]:
     child: Any = subprocess.Popen(
         argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd="/", start_new_session=True
     )
-    said: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
+    outputs: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
 
     def read(number: int, source: Any, most: int) -> None:
         for data in iter(lambda: source.read1(65536), b""):
-            said[number] += data
-            del said[number][:-most]
+            outputs[number] += data
+            del outputs[number][:-most]
 
     def write() -> None:
         with contextlib.suppress(OSError):
@@ -275,8 +275,8 @@ def on_node(script: str, brought: bytes, seconds: float) -> dict[str, Any]:
         thread.join(0.5)
     return {
         "rc": child.poll(),
-        "text": base64.b64encode(zlib.compress(bytes(said[1]))).decode(),
-        "errors": bytes(said[2]).decode("utf-8", "replace"),
+        "text": base64.b64encode(zlib.compress(bytes(outputs[1]))).decode(),
+        "errors": bytes(outputs[2]).decode("utf-8", "replace"),
         "seconds": round(time.monotonic() - began, 3),
         "over": over,
     }

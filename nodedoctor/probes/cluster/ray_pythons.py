@@ -17,9 +17,9 @@ from collections.abc import Iterator
 
 def main(words: list[str]) -> None:
     """Print the list; python and python3 of one folder are mostly one, and then asked once."""
-    found = [named_interpreter(words[0])] if words and words[0] else list(candidates())
+    paths = [named_interpreter(words[0])] if words and words[0] else list(candidates())
     distinct: dict[tuple[str, str], str] = {}
-    for path in filter(None, found):
+    for path in filter(None, paths):
         distinct.setdefault((os.path.dirname(path), os.path.realpath(path)), path)
     print(json.dumps(list(distinct.values())))
 
@@ -51,9 +51,9 @@ def behind(script: str) -> str:
             first = file.readline(4096).decode("utf-8", "replace")
     except OSError:
         return ""
-    told = first[2:].strip() if first.startswith("#!") else ""
-    if os.path.isabs(told) and "python" in os.path.basename(told) and os.path.exists(told):
-        return told
+    program = first[2:].strip() if first.startswith("#!") else ""
+    if os.path.isabs(program) and "python" in os.path.basename(program) and os.path.exists(program):
+        return program
     return named_interpreter(os.path.dirname(os.path.realpath(script)) + "/python")
 
 

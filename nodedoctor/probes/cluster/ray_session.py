@@ -79,19 +79,19 @@ def read(root: str, path: str, size: int, tail: bool) -> str:
 
 def trouble(root: str, path: str, kinds: dict[str, re.Pattern[str]]) -> dict[str, object]:
     """The last lines of each kind, how many there are, and the time of the log's last line."""
-    found: dict[str, list[str]] = {kind: [] for kind in kinds}
+    matches: dict[str, list[str]] = {kind: [] for kind in kinds}
     last = ""
     for line in read(root, path, TAIL_BYTES, tail=True).splitlines():
         time = _TIME.match(line)
         last = time.group(1) if time else last
         for kind, pattern in kinds.items():
             if time and pattern.search(line[:2000]):
-                found[kind].append(line[:LONGEST_LINE])
-    counts = {kind: len(lines) for kind, lines in found.items()}
+                matches[kind].append(line[:LONGEST_LINE])
+    counts = {kind: len(lines) for kind, lines in matches.items()}
     return {
         "last": last,
         "counts": counts,
-        "lines": {kind: lines[-MOST_LINES:] for kind, lines in found.items()},
+        "lines": {kind: lines[-MOST_LINES:] for kind, lines in matches.items()},
     }
 
 

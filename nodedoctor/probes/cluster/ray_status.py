@@ -2,7 +2,7 @@
 
     python -I ray_status.py PYTHON ADDRESS
 
-Root never runs code of another user: it becomes that user first. Whoever starts this sets the deadline: for
+Root never runs code of another user: it becomes that user first. The caller sets the deadline: for
 an address where nothing answers, `ray status` waits for minutes.
 """
 

@@ -46,7 +46,7 @@ class NvmlDocument:
         self._lock = threading.Lock()
         self._item = ""  # what separates the next item of the open list, nothing when none is open
         self._members = {"schema": 1}  # with those within, by key
-        self._write(f'{{"schema": {json.dumps(SCHEMA)}')
+        self._write_text(f'{{"schema": {json.dumps(SCHEMA)}')
 
     def section(self, name: str, value: Any) -> None:
         """Add a key."""
@@ -56,54 +56,54 @@ class NvmlDocument:
     def items(self, name: str, values: Iterable[Any]) -> None:
         """Add a key whose list is written item by item."""
         with self._lock:
-            self._write(f",\n{json.dumps(name)}: [")
+            self._write_text(f",\n{json.dumps(name)}: [")
             self._item, self._open, self._members[name] = "\n", name, 1
         for value in values:
             with self._lock:
                 self._write_item(value)
         with self._lock:
-            self._write("]")
+            self._write_text("]")
             self._item = ""
 
     def waiting(self, index: int | None, call: str) -> None:
-        """Say what has not been answered yet, wherever the document stands."""
-        said = {"index": index, "waiting": call}
+        """Say what has not been answered yet, at whatever point of the document."""
+        entry = {"index": index, "waiting": call}
         with self._lock:
             if self._item:
-                self._write_item(said)
+                self._write_item(entry)
             else:
-                self._write_key("waiting", said)
+                self._write_key("waiting", entry)
 
     def close(self) -> None:
         """End the document."""
         with self._lock:
-            self._write(f',\n"members": {sum(self._members.values())}}}\n')
+            self._write_text(f',\n"members": {sum(self._members.values())}}}\n')
 
     def _write_key(self, name: str, value: Any) -> None:
-        self._write(f",\n{json.dumps(name)}: {json.dumps(value)}")
+        self._write_text(f",\n{json.dumps(name)}: {json.dumps(value)}")
         self._members[name] = 1 + members(value)
 
     def _write_item(self, value: Any) -> None:
-        self._write(self._item + json.dumps(value))
+        self._write_text(self._item + json.dumps(value))
         self._item = ",\n"
         self._members[self._open] += 1 + members(value)
 
-    def _write(self, text: str) -> None:
+    def _write_text(self, text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
 
 
 def system(library: NvmlLibrary) -> dict[str, Any]:
     """Versions, modes and the number of GPUs."""
-    said: dict[str, Any] = {"values": {}, "errors": {}}
+    readings: dict[str, Any] = {"values": {}, "errors": {}}
     for key, name in calls.SYSTEM.items():
-        keep(said, key, library.call(None, name))
+        keep(readings, key, library.call(None, name))
     count, error = library.call(None, "nvmlGetExcludedDeviceCount")
     if error:
-        said["errors"]["excluded"] = error
+        readings["errors"]["excluded"] = error
     hidden = [library.call(None, "nvmlGetExcludedDeviceInfoByIndex", place)[0] for place in range(count or 0)]
-    said["values"]["excluded"] = [device["pci"]["busId"] for device in hidden if device]
-    return said
+    readings["values"]["excluded"] = [device["pci"]["busId"] for device in hidden if device]
+    return readings
 
 
 def read_gpu(library: NvmlLibrary, index: int, driver: str, handles: dict[int, Any]) -> dict[str, Any]:
@@ -112,18 +112,18 @@ def read_gpu(library: NvmlLibrary, index: int, driver: str, handles: dict[int, A
     if error:
         return {"index": index, "error": error}
     handles[index] = handle
-    said = library.values(index, calls.VALUES, handle)
+    readings = library.values(index, calls.VALUES, handle)
     branch = driver.partition(".")[0]
     recent = branch.isdecimal() and int(branch) >= calls.FIELDS_590_FROM
-    library.fields(index, handle, calls.FIELDS | (calls.FIELDS_590 if recent else {}), said)
+    library.fields(index, handle, calls.FIELDS | (calls.FIELDS_590 if recent else {}), readings)
     for key, number in calls.FIELDS_ALONE.items():
-        library.fields(index, handle, {key: number}, said)
-    if said["values"].get("mig_mode", [0])[0]:
-        keep(said, "mig_devices", count_mig(library, index, handle))
-    if said["values"].get("c2c_links"):
-        keep(said, "c2c_status", read_c2c(library, index, handle, said["values"]["c2c_links"]))
-    links = read_links(library, index, handle, said)
-    return {"index": index, **said, "links": links}
+        library.fields(index, handle, {key: number}, readings)
+    if readings["values"].get("mig_mode", [0])[0]:
+        keep(readings, "mig_devices", count_mig(library, index, handle))
+    if readings["values"].get("c2c_links"):
+        keep(readings, "c2c_status", read_c2c(library, index, handle, readings["values"]["c2c_links"]))
+    links = read_links(library, index, handle, readings)
+    return {"index": index, **readings, "links": links}
 
 
 def count_mig(library: NvmlLibrary, index: int, handle: Any) -> NvmlAnswer:
@@ -131,31 +131,31 @@ def count_mig(library: NvmlLibrary, index: int, handle: Any) -> NvmlAnswer:
     most, error = library.call(index, "nvmlDeviceGetMaxMigDeviceCount", handle)
     name = "nvmlDeviceGetMigDeviceHandleByIndex"
     errors = [library.call(index, name, handle, slot)[1] for slot in range(most or 0)]
-    bad = error or next((one for one in errors if one not in (None, "NOT_FOUND", *calls.OLDER)), None)
+    bad = error or next((code for code in errors if code not in (None, "NOT_FOUND", *calls.OLDER)), None)
     return (None, bad) if bad else (errors.count(None), None)
 
 
 def read_c2c(library: NvmlLibrary, index: int, handle: Any, count: int) -> NvmlAnswer:
     """The state of every link to the Grace CPU, or the first error."""
-    told: dict[str, dict[str, Any]] = {"values": {}, "errors": {}}
+    readings: dict[str, dict[str, Any]] = {"values": {}, "errors": {}}
     wanted = {str(link): (calls.C2C_STATUS, link) for link in range(min(count, calls.MAX_C2C))}
-    library.fields(index, handle, wanted, told)
-    error = next(iter(told["errors"].values()), None)
-    return (None, error) if error else ([told["values"][link] for link in wanted], None)
+    library.fields(index, handle, wanted, readings)
+    error = next(iter(readings["errors"].values()), None)
+    return (None, error) if error else ([readings["values"][link] for link in wanted], None)
 
 
 def read_links(
-    library: NvmlLibrary, index: int, handle: Any, said: dict[str, dict[str, Any]]
+    library: NvmlLibrary, index: int, handle: Any, readings: dict[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Every NVLink. Without a count (old drivers) links are tried until there are no more."""
     links = []
-    count = said["values"].get("nvlink_count")
+    count = readings["values"].get("nvlink_count")
     for link in range(calls.MAX_LINKS if count is None else min(count, calls.MAX_LINKS)):
         if count is None:
             _, error = library.call(index, "nvmlDeviceGetNvLinkState", handle, link)
             if error:
                 if error not in ("NOT_SUPPORTED", *calls.OLDER):
-                    said["errors"]["nvlink_count"] = error
+                    readings["errors"]["nvlink_count"] = error
                 break
         links.append(read_link(library, index, handle, link))
     return links
@@ -163,36 +163,36 @@ def read_links(
 
 def read_link(library: NvmlLibrary, index: int, handle: Any, link: int) -> dict[str, Any]:
     """State, other end, speed and error counters of one link; NVLink 5 has counters of its own."""
-    said = library.values(index, calls.LINK_VALUES, handle, link)
-    version = said["values"].get("version", 0)
+    readings = library.values(index, calls.LINK_VALUES, handle, link)
+    version = readings["values"].get("version", 0)
     fields = calls.LINK_SPEED | (calls.LINK_FIELDS if version >= calls.NVLINK_5 or not version else {})
-    library.fields(index, handle, {key: (number, link) for key, number in fields.items()}, said)
+    library.fields(index, handle, {key: (number, link) for key, number in fields.items()}, readings)
     if version < calls.NVLINK_5:
         for key, counter in calls.LINK_COUNTERS.items():
-            keep(said, key, library.call(index, "nvmlDeviceGetNvLinkErrorCounter", handle, link, counter))
-    return {"link": link, **said}
+            keep(readings, key, library.call(index, "nvmlDeviceGetNvLinkErrorCounter", handle, link, counter))
+    return {"link": link, **readings}
 
 
-def read_pair(library: NvmlLibrary, one: int, other: int, handles: Mapping[int, Any]) -> dict[str, Any]:
+def read_pair(library: NvmlLibrary, index: int, peer: int, handles: Mapping[int, Any]) -> dict[str, Any]:
     """What P2P one GPU has to another, and how far apart they are on PCIe."""
-    pair = (handles[one], handles[other])
-    said: dict[str, Any] = {"values": {}, "errors": {}}
+    pair = (handles[index], handles[peer])
+    readings: dict[str, Any] = {"values": {}, "errors": {}}
     for kind, number in calls.P2P.items():
-        keep(said, kind, library.call(one, "nvmlDeviceGetP2PStatus", *pair, number))
-    keep(said, "path", library.call(one, "nvmlDeviceGetTopologyCommonAncestor", *pair))
-    return {"index": one, "peer": other, **said}
+        keep(readings, kind, library.call(index, "nvmlDeviceGetP2PStatus", *pair, number))
+    keep(readings, "path", library.call(index, "nvmlDeviceGetTopologyCommonAncestor", *pair))
+    return {"index": index, "peer": peer, **readings}
 
 
 def programs(library: NvmlLibrary, pids: Iterable[int]) -> dict[int, str]:
-    """What processes run, without their arguments: those are nobody's business."""
-    found = {pid: library.call(None, "nvmlSystemGetProcessName", pid)[0] for pid in sorted(set(pids))}
-    words = {pid: name.split() for pid, name in found.items() if name}
+    """What processes run, without their arguments: those are private."""
+    names = {pid: library.call(None, "nvmlSystemGetProcessName", pid)[0] for pid in sorted(set(pids))}
+    words = {pid: name.split() for pid, name in names.items() if name}
     return {pid: os.path.basename(parts[0]) for pid, parts in words.items() if parts}
 
 
 def tell(library: NvmlLibrary, document: NvmlDocument) -> bool:
     """Write the whole document; False when the library did not start."""
-    begun = time.perf_counter()
+    began = time.perf_counter()
     started = init(library)
     document.section("init", started)
     about = system(library)
@@ -203,33 +203,33 @@ def tell(library: NvmlLibrary, document: NvmlDocument) -> bool:
 
     def gpus() -> Iterable[dict[str, Any]]:
         for index in range(count):
-            said = read_gpu(library, index, driver, handles)
-            lists = [said.get("values", {}).get(key, ()) for key in calls.PROCESSES]
-            pids.extend(process["pid"] for listed in lists for process in listed)
-            yield said
+            gpu = read_gpu(library, index, driver, handles)
+            lists = [gpu.get("values", {}).get(key, ()) for key in calls.PROCESSES]
+            pids.extend(process["pid"] for processes in lists for process in processes)
+            yield gpu
 
     document.items("gpus", gpus())
-    pairs = ((one, other) for one in handles for other in handles if one != other)
-    document.items("peers", (read_pair(library, one, other, handles) for one, other in pairs))
+    pairs = ((number, peer) for number in handles for peer in handles if number != peer)
+    document.items("peers", (read_pair(library, number, peer, handles) for number, peer in pairs))
     document.section("programs", programs(library, pids))
     document.section("slow", library.slow)
-    document.section("seconds", round(time.perf_counter() - begun, 4))
+    document.section("seconds", round(time.perf_counter() - began, 4))
     document.close()
     return "error" not in started
 
 
 def sample(library: NvmlLibrary, index: int, handle: Any) -> dict[str, Any]:
     """What changes quickly on one GPU."""
-    said = library.values(index, {key: calls.VALUES[key] for key in calls.LIVE}, handle)
-    library.fields(index, handle, calls.LIVE_FIELDS, said)
-    if "pcie_tx_bytes" in said["errors"]:
+    readings = library.values(index, {key: calls.VALUES[key] for key in calls.LIVE}, handle)
+    library.fields(index, handle, calls.LIVE_FIELDS, readings)
+    if "pcie_tx_bytes" in readings["errors"]:
         for key, question in calls.PCIE_RATES.items():
-            keep(said, key, library.ask(index, question, handle))
-    return {"index": index, **said}
+            keep(readings, key, library.ask(index, question, handle))
+    return {"index": index, **readings}
 
 
 def watch(library: NvmlLibrary, interval: float) -> None:
-    """One line per interval until stdin ends; a GPU that cannot be opened stands in each with its reason."""
+    """One line per interval until stdin ends; a GPU that cannot be opened is in each with its reason."""
     started = init(library)
     if "error" in started:
         print(json.dumps({"init": started}), flush=True)
@@ -250,23 +250,23 @@ def watch(library: NvmlLibrary, interval: float) -> None:
 
 
 def stdin_ends(due: float | None = None) -> bool:
-    """Wait until a moment of the monotonic clock, or for ever; True when stdin has ended."""
+    """Wait until a moment of the monotonic clock, or without limit; True when stdin has ended."""
     while due is None or due > time.monotonic():
-        left = None if due is None else max(0.0, due - time.monotonic())
-        if select.select([0], [], [], left)[0] and not os.read(0, 4096):
+        remaining = None if due is None else max(0.0, due - time.monotonic())
+        if select.select([0], [], [], remaining)[0] and not os.read(0, 4096):
             return True
     return False
 
 
-def name_waiting(library: NvmlLibrary, say: Callable[[int | None, str], None]) -> None:
+def name_waiting(library: NvmlLibrary, report: Callable[[int | None, str], None]) -> None:
     """Name each call that is not answered for too long; the calls run without Python's global lock."""
-    named = None
+    reported = None
     while True:
         time.sleep(WAITING / 4)
         asking = library.asking
-        if asking is not None and asking is not named and time.perf_counter() - asking[2] >= WAITING:
-            named = asking
-            say(asking[0], asking[1])
+        if asking is not None and asking is not reported and time.perf_counter() - asking[2] >= WAITING:
+            reported = asking
+            report(asking[0], asking[1])
 
 
 def say_line(index: int | None, call: str) -> None:
@@ -308,15 +308,15 @@ def main() -> None:
         return
     library = NvmlLibrary(pynvml)
     document = None if interval else NvmlDocument()
-    say = say_line if document is None else document.waiting
-    threading.Thread(target=name_waiting, args=(library, say), daemon=True).start()
+    report = say_line if document is None else document.waiting
+    threading.Thread(target=name_waiting, args=(library, report), daemon=True).start()
     try:
         if document is None:
             watch(library, interval)
         elif tell(library, document) and keeping:
             hold()
     except BrokenPipeError:
-        os._exit(0)  # nobody reads any more
+        os._exit(0)  # the reader is gone
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 Asked are PCIe replays, corrected memory errors, the reasons for the clocks at that moment, the errors of
 every NVLink, and of a GPU at full load how many processes use it. A driver that does not start gives one line
-that says so. The second sample opens every GPU anew, which costs nothing.
+that says so. The second sample opens every GPU again, which costs nothing.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ def read_gpu(library: NvmlLibrary, index: int) -> dict[str, Any]:
     handle, error = library.call(index, "nvmlDeviceGetHandleByIndex", index)
     if error:
         return {"index": index, "error": error}
-    said: dict[str, Any] = library.values(index, VALUES, handle)
-    library.fields(index, handle, {"nvlink_count": calls.FIELDS["nvlink_count"]}, said)
-    if said["values"].get("utilization", {}).get("gpu", 0) >= FULL_PERCENT:
+    readings: dict[str, Any] = library.values(index, VALUES, handle)
+    library.fields(index, handle, {"nvlink_count": calls.FIELDS["nvlink_count"]}, readings)
+    if readings["values"].get("utilization", {}).get("gpu", 0) >= FULL_PERCENT:
         users = library.values(index, {key: calls.VALUES[key] for key in calls.PROCESSES}, handle)
         if not set(users["errors"].values()) - calls.OLDER - {"NOT_SUPPORTED"}:
-            said["values"]["users"] = sum(map(len, users["values"].values()))
-    count = said["values"].pop("nvlink_count", 0)
+            readings["values"]["users"] = sum(map(len, users["values"].values()))
+    count = readings["values"].pop("nvlink_count", 0)
     links = [read_link(library, index, handle, link) for link in range(min(count, calls.MAX_LINKS))]
-    return {"index": index, **said, "links": links}
+    return {"index": index, **readings, "links": links}
 
 
 def read_link(library: NvmlLibrary, index: int, handle: Any, link: int) -> dict[str, Any]:
     """The error counters of one NVLink; NVLink 5 has counters of its own."""
-    said: dict[str, Any] = {"values": {}, "errors": {}}
+    readings: dict[str, Any] = {"values": {}, "errors": {}}
     version, _ = library.call(index, "nvmlDeviceGetNvLinkVersion", handle, link)
     if version is not None and version >= calls.NVLINK_5:
         fields = {key: (number, link) for key, number in calls.LINK_FIELDS.items() if "ber" not in key}
-        library.fields(index, handle, fields, said)
+        library.fields(index, handle, fields, readings)
     else:
         for key, counter in calls.LINK_COUNTERS.items():
-            keep(said, key, library.call(index, "nvmlDeviceGetNvLinkErrorCounter", handle, link, counter))
-    return {"link": link, **said}
+            keep(readings, key, library.call(index, "nvmlDeviceGetNvLinkErrorCounter", handle, link, counter))
+    return {"link": link, **readings}
 
 
 def sample(library: NvmlLibrary) -> dict[str, Any]:

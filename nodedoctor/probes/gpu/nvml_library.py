@@ -37,15 +37,15 @@ class NvmlLibrary:
 
     def call(self, index: int | None, name: str, *args: Any) -> NvmlAnswer:
         """Call a function of pynvml; `index` is the GPU it is about."""
-        begun = time.perf_counter()
-        self.asking = (index, name, begun)
+        began = time.perf_counter()
+        self.asking = (index, name, began)
         try:
             return plain(getattr(self.pynvml, name)(*args)), None
         except self._failures as error:
             return None, self.error_name(error)
         finally:
             self.asking = None
-            took = time.perf_counter() - begun
+            took = time.perf_counter() - began
             if took >= SLOW:
                 self.slow.append({"index": index, "call": name, "seconds": round(took, 3)})
 
@@ -71,13 +71,13 @@ class NvmlLibrary:
         reason: str | None = None
         for alternative in question.split(" | "):
             name, *args = alternative.split()
-            answer, error = self._one(index, f"nvmlDeviceGet{name}", about, args)
+            answer, error = self._ask_alternative(index, f"nvmlDeviceGet{name}", about, args)
             if error not in calls.OLDER:
                 return answer, error
             reason = error if reason in (None, "FUNCTION_NOT_FOUND") else reason
         return None, reason
 
-    def _one(self, index: int, name: str, about: tuple[Any, ...], args: list[str]) -> NvmlAnswer:
+    def _ask_alternative(self, index: int, name: str, about: tuple[Any, ...], args: list[str]) -> NvmlAnswer:
         if not (args and args[0].startswith("c_")):
             return self.call(index, name, *about, *(int(arg, 0) for arg in args))
         structure = getattr(self.pynvml, args[0], None)
@@ -90,21 +90,21 @@ class NvmlLibrary:
 
     def values(self, index: int, questions: Mapping[str, str], *about: Any) -> dict[str, dict[str, Any]]:
         """Answers and errors to a table of questions."""
-        said: dict[str, dict[str, Any]] = {"values": {}, "errors": {}}
+        readings: dict[str, dict[str, Any]] = {"values": {}, "errors": {}}
         for key, question in questions.items():
-            keep(said, key, self.ask(index, question, *about))
-        return said
+            keep(readings, key, self.ask(index, question, *about))
+        return readings
 
-    def fields(self, index: int, handle: Any, wanted: Mapping[str, Any], said: dict[str, Any]) -> None:
+    def fields(self, index: int, handle: Any, wanted: Mapping[str, Any], readings: dict[str, Any]) -> None:
         """Ask for field values in one call; each has an error of its own, and so has the call."""
         answers, failed = self.call(index, "nvmlDeviceGetFieldValues", handle, list(wanted.values()))
         if failed:
-            said["errors"] |= dict.fromkeys(wanted, failed)
+            readings["errors"] |= dict.fromkeys(wanted, failed)
             return
         for key, answer in zip(wanted, answers, strict=True):
-            keep(said, key, self._field(**answer))
+            keep(readings, key, self._field_answer(**answer))
 
-    def _field(self, nvmlReturn: int, valueType: int, value: Any, **_: Any) -> NvmlAnswer:
+    def _field_answer(self, nvmlReturn: int, valueType: int, value: Any, **_: Any) -> NvmlAnswer:
         if nvmlReturn:
             return None, self.code_name(nvmlReturn)
         if valueType >= len(UNION):
@@ -115,13 +115,13 @@ class NvmlLibrary:
         return getattr(value, UNION[valueType]), None
 
 
-def keep(said: dict[str, dict[str, Any]], key: str, answer: NvmlAnswer) -> None:
+def keep(readings: dict[str, dict[str, Any]], key: str, answer: NvmlAnswer) -> None:
     """Put an answer among the values or its error among the errors."""
     value, error = answer
     if error:
-        said["errors"][key] = error
+        readings["errors"][key] = error
     else:
-        said["values"][key] = value
+        readings["values"][key] = value
 
 
 def plain(value: Any) -> Any:
@@ -133,19 +133,19 @@ def plain(value: Any) -> Any:
     if isinstance(value, ctypes.Structure):
         return {name: plain(getattr(value, name)) for name, *_ in value._fields_}
     if isinstance(value, list | tuple | ctypes.Array):
-        return [plain(each) for each in value]
-    return {name: plain(each) for name, each in vars(value).items()}
+        return [plain(member) for member in value]
+    return {name: plain(member) for name, member in vars(value).items()}
 
 
 def init(library: NvmlLibrary) -> dict[str, Any]:
     """Start the library and say how that went, which file it was, and what it calls its failure."""
-    begun = time.perf_counter()
+    began = time.perf_counter()
     _, error = library.call(None, "nvmlInit")
-    said: dict[str, Any] = {"seconds": round(time.perf_counter() - begun, 4), "library": loaded()}
+    outcome: dict[str, Any] = {"seconds": round(time.perf_counter() - began, 4), "library": loaded()}
     if error is None:
-        return said
+        return outcome
     code = library.code(error)
-    return {"error": error, "code": code, "text": explain(library, code), **said}
+    return {"error": error, "code": code, "text": explain(library, code), **outcome}
 
 
 def explain(library: NvmlLibrary, code: int | None) -> str:

@@ -155,18 +155,18 @@ def scrubbed(value: str, longest: int = LONGEST) -> str:
         value = _PART.sub(_without_user, value)
     for needed, expression, replacement, folded in _HIDE:
         if needed in value:
-            value = _compiled(expression, folded).sub(replacement, value)
+            value = _compiled_pattern(expression, folded).sub(replacement, value)
     return value
 
 
 @functools.cache
-def _compiled(expression: str, folded: bool) -> re.Pattern[str]:
+def _compiled_pattern(expression: str, folded: bool) -> re.Pattern[str]:
     """The expression, compiled when a value first needs it: all of them take 6 ms."""
     return re.compile(expression, re.IGNORECASE if folded else 0)
 
 
 def _without_user(word: re.Match[str]) -> str:
-    """Hide what stands before the last @ of a URL: passwords may hold any sign, also / and @ and quotes."""
+    """Hide what is before the last @ of a URL: passwords may hold any sign, also / and @ and quotes."""
     scheme, _, rest = word.group().partition("://")
     _, at, host = rest.rpartition("@")
     return f"{scheme}://***@{host}" if at else word.group()
@@ -175,11 +175,11 @@ def _without_user(word: re.Match[str]) -> str:
 def assignments(text: str) -> Iterator[tuple[str, str]]:
     """The NAME=VALUE lines of shells, docker, nccl.conf and env(1); comments and other lines are left out."""
     for line in text.splitlines():
-        found = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)$", line)
-        if found:
-            value = found.group(2).strip()
+        match = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)$", line)
+        if match:
+            value = match.group(2).strip()
             quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-            yield found.group(1), value[1:-1] if quoted else value
+            yield match.group(1), value[1:-1] if quoted else value
 
 
 def misread(text: str) -> list[str]:
@@ -200,15 +200,15 @@ def read_file(path: str, root: str) -> tuple[dict[str, str], list[str]]:
         answer_and_exit(path, write_end, root)
     os.close(write_end)
     try:
-        found = json.loads(answer_of(pipe) or b"{}")
+        answer = json.loads(answer_of(pipe) or b"{}")
     except ValueError:  # cut off: the reader was killed, or found no memory
-        found = {}
+        answer = {}
     finally:
         os.close(pipe)
         end([pid])
-    if "variables" not in found:
-        raise OSError(found.get("errno", errno.EIO), "cannot be read")
-    return found["variables"], found["misread"]
+    if "variables" not in answer:
+        raise OSError(answer.get("errno", errno.EIO), "cannot be read")
+    return answer["variables"], answer["misread"]
 
 
 def answer_of(pipe: int) -> bytes:
@@ -251,14 +251,14 @@ def main() -> None:
     paths = [value for name, value in pairs if name == "--file"]
     own = {clean(name): clean(value) for name, value in os.environ.items()}
     files: dict[str, dict[str, str]] = {}
-    odd: dict[str, list[str]] = {}
+    misread: dict[str, list[str]] = {}
     errors: dict[str, str] = {}
-    named = own.get("NCCL_CONF_FILE", "")
-    for path in dict.fromkeys([*paths, *([named] if named else [])]):
+    nccl_conf = own.get("NCCL_CONF_FILE", "")
+    for path in dict.fromkeys([*paths, *([nccl_conf] if nccl_conf else [])]):
         try:
             files[path], names = read_file(path, root)
-            if names and (path == named or path.endswith("nccl.conf")):
-                odd[path] = names
+            if names and (path == nccl_conf or path.endswith("nccl.conf")):
+                misread[path] = names
         except OSError as error:
             errors[path] = (
                 "TIMEOUT" if isinstance(error, TimeoutError) else errno.errorcode.get(error.errno or 0, "EIO")
@@ -269,7 +269,7 @@ def main() -> None:
         "left_out": len(own) - len(variables),
         "files": files,
         "errors": errors,
-        "misread": odd,
+        "misread": misread,
     }
     sys.stdout.write(json.dumps(with_count(document)) + "\n")
     sys.stdout.flush()

@@ -10,7 +10,7 @@ A WORD is what to read and a path, whose components may be globs (no `**`):
     hex64:PATH    the first 64 bytes
 
 Paths in the document are as in the words, without DIR, so that recordings look alike. What cannot be read
-stands under `errors` with its error name (EFBIG beside a text: it was cut); what a glob offers and is not
+is under `errors` with its error name (EFBIG beside a text: it was cut); what a glob offers and is not
 there is no error. A `..` after a glob selects: `*/pci_bus/../config` are the configs of what has a pci_bus.
 
 With --each, forked processes read, and none waits for a path (with globs: a match of the first one) on which
@@ -63,8 +63,8 @@ def usage() -> NoReturn:
 
 def main() -> None:
     """Read what the words ask for and print the document."""
-    given, words = options(__doc__, root="/", each="0")
-    root, seconds = given["root"], float(given["each"])
+    arguments, words = options(__doc__, root="/", each="0")
+    root, seconds = arguments["root"], float(arguments["each"])
     items = [item for item in map(parse_word, words) if item]
     if len(items) < len(words):
         usage()

@@ -125,8 +125,8 @@ class ReaderPool:
 
     def observe(self, seconds: float) -> int:
         """Take what is said within so many seconds; how many readers more are needed then."""
-        heard = self.waiting.select(seconds)
-        for selected, _ in heard:
+        ready = self.waiting.select(seconds)
+        for selected, _ in ready:
             reader = selected.data
             if not reader.take(self.add):
                 self.waiting.unregister(reader.pipe)
@@ -135,7 +135,7 @@ class ReaderPool:
             elif not reader.key and self.left:
                 self.give(reader)
         busy = len(self.busy())
-        return 0 if heard and busy else max(busy, 1)
+        return 0 if ready and busy else max(busy, 1)
 
     def end(self) -> None:
         """Say what did not answer in time, and end all readers that can be ended."""
@@ -154,6 +154,6 @@ def read_each(items: list[Item], root: str, seconds: float, add: Emit) -> None:
     crew = ReaderPool(list(members.items()), root, add)
     ends = time.monotonic() + seconds
     more = 1
-    while crew.start(more) and (left := ends - time.monotonic()) > 0:
-        more = crew.observe(min(left, PATIENCE_S) if crew.left else left)
+    while crew.start(more) and (remaining := ends - time.monotonic()) > 0:
+        more = crew.observe(min(remaining, PATIENCE_S) if crew.left else remaining)
     crew.end()

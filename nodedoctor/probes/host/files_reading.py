@@ -49,20 +49,20 @@ def parse_word(word: str) -> Item | None:
 
 
 def read_item(item: Item, root: str, emit: Emit) -> None:
-    """Read every path an item stands for."""
+    """Read every path that an item matches."""
     kind, reader = READERS[item.verb]
-    for found in expand(item, root, emit):
-        path = normal(found.path)
+    for match in expand(item, root, emit):
+        path = normal(match.path)
         emit("at", path, None)
         try:
-            value = reader(inside(root, found.path, follow=item.verb != "link"))
+            value = reader(inside(root, match.path, follow=item.verb != "link"))
         except OSError as error:
-            complain(emit, path, error, found.globbed)
+            complain(emit, path, error, match.globbed)
             continue
         if kind == "files":
             if len(value) > TEXT_BYTES:
                 emit("errors", path, "EFBIG")
-            value = _clean(value[:TEXT_BYTES])
+            value = _decode_text(value[:TEXT_BYTES])
         emit(kind, path, value)
 
 
@@ -87,11 +87,11 @@ def matches(item: Item, root: str, emit: Emit) -> list[Item]:
         complain(emit, normal(item.path), error, item.globbed)
         return []
     shown = names if pattern.startswith(".") else [name for name in names if not name.startswith(".")]
-    taken = shown if pattern == "*" else _matching(shown, pattern)
-    return [Item(item.verb, os.path.join(item.path, name), item.rest[1:], True) for name in taken]
+    matching = shown if pattern == "*" else _matching_names(shown, pattern)
+    return [Item(item.verb, os.path.join(item.path, name), item.rest[1:], True) for name in matching]
 
 
-def _matching(names: list[str], pattern: str) -> list[str]:
+def _matching_names(names: list[str], pattern: str) -> list[str]:
     import fnmatch  # brings re along, which only some words need
 
     return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
@@ -105,11 +105,11 @@ def complain(emit: Emit, path: str, error: OSError, globbed: bool) -> None:
 
 
 def normal(path: str) -> str:
-    """A path as it stands in the document: no `..`, and valid text even when its bytes are not."""
-    return _clean(os.fsencode(os.path.normpath(path)))
+    """A path as the document has it: no `..`, and valid text even when its bytes are not."""
+    return _decode_text(os.fsencode(os.path.normpath(path)))
 
 
-def _clean(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
@@ -144,46 +144,46 @@ def read_bytes(path: str, limit: int) -> bytes:
 def text_below(root: str, path: str, limit: int = TEXT_BYTES) -> str | None:
     """The beginning of a text file of a tree, None where there is none; no link leads out of it."""
     try:
-        return _clean(read_bytes(inside(root, path), limit))
+        return _decode_text(read_bytes(inside(root, path), limit))
     except OSError:
         return None
 
 
 def list_names(path: str) -> list[str]:
     """The names in a directory, sorted, the first 4096."""
-    return [_clean(os.fsencode(name)) for name in sorted(os.listdir(path))[:NAMES]]
+    return [_decode_text(os.fsencode(name)) for name in sorted(os.listdir(path))[:NAMES]]
 
 
 def stat_of(path: str) -> dict[str, Any]:
     """Type, mode (octal), owner, size; of a device its number and what the device cgroup and mode allow."""
-    found = os.stat(path)
-    kind = TYPES.get(stat.filemode(found.st_mode)[0], "unknown")
-    owner = {"uid": found.st_uid, "gid": found.st_gid, "size": found.st_size}
-    told = {"type": kind, "mode": f"{stat.S_IMODE(found.st_mode):04o}", **owner}
+    status = os.stat(path)
+    kind = TYPES.get(stat.filemode(status.st_mode)[0], "unknown")
+    owner = {"uid": status.st_uid, "gid": status.st_gid, "size": status.st_size}
+    entry = {"type": kind, "mode": f"{stat.S_IMODE(status.st_mode):04o}", **owner}
     if kind not in ("char", "block"):
-        return {**told, "device": ""}
+        return {**entry, "device": ""}
     access = "".join(word for word, bit in (("r", os.R_OK), ("w", os.W_OK)) if os.access(path, bit))
-    return {**told, "device": f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}", "access": access}
+    return {**entry, "device": f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}", "access": access}
 
 
 def space_of(path: str) -> dict[str, Any]:
     """Size and what ordinary users find free, in bytes and inodes; read-only or not; seconds to answer."""
     began = time.monotonic()
-    found = os.statvfs(path)
+    space = os.statvfs(path)
     return {
-        "size_bytes": found.f_blocks * found.f_frsize,
-        "free_bytes": found.f_bavail * found.f_frsize,
-        "used_bytes": (found.f_blocks - found.f_bfree) * found.f_frsize,
-        "inodes": found.f_files,
-        "inodes_free": found.f_favail,
-        "read_only": bool(found.f_flag & os.ST_RDONLY),
+        "size_bytes": space.f_blocks * space.f_frsize,
+        "free_bytes": space.f_bavail * space.f_frsize,
+        "used_bytes": (space.f_blocks - space.f_bfree) * space.f_frsize,
+        "inodes": space.f_files,
+        "inodes_free": space.f_favail,
+        "read_only": bool(space.f_flag & os.ST_RDONLY),
         "seconds": round(time.monotonic() - began, 3),
     }
 
 
 READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "read": ("files", lambda path: read_bytes(path, TEXT_BYTES + 1)),
-    "link": ("links", lambda path: _clean(os.fsencode(os.readlink(path)))),
+    "link": ("links", lambda path: _decode_text(os.fsencode(os.readlink(path)))),
     "hex": ("hex", lambda path: read_bytes(path, 4096).hex()),
     "hex64": ("hex", lambda path: read_bytes(path, 64).hex()),
     "list": ("lists", list_names),

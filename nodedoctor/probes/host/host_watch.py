@@ -73,24 +73,24 @@ def network(root: str) -> dict[str, int]:
 
 def now(root: str) -> dict[str, Any]:
     """What is not a counter: memory, pressure, load, processes that wait for disks."""
-    said: dict[str, Any] = {}
+    load: dict[str, Any] = {}
     memory = {line.partition(":")[0]: numbers(line) for line in read(f"{root}/proc/meminfo").splitlines()}
     for key, name in (("MemTotal", "memory_total"), ("MemAvailable", "memory_available")):
         if memory.get(key):
-            said[f"{name}_gib"] = round(memory[key][0] / MIB, 2)
+            load[f"{name}_gib"] = round(memory[key][0] / MIB, 2)
     if memory.get("SwapTotal") and memory.get("SwapFree"):
-        said["swap_used_gib"] = round((memory["SwapTotal"][0] - memory["SwapFree"][0]) / MIB, 2)
+        load["swap_used_gib"] = round((memory["SwapTotal"][0] - memory["SwapFree"][0]) / MIB, 2)
     for kind in ("cpu", "memory", "io"):
         # some avg10=1.53 avg60=...: percent of the last ten seconds in which some task was held up
         some = read(f"{root}/proc/pressure/{kind}").partition("avg10=")[2]
         with contextlib.suppress(ValueError):
-            said[f"pressure_{kind}_percent"] = float(some.partition(" ")[0])
+            load[f"pressure_{kind}_percent"] = float(some.partition(" ")[0])
     with contextlib.suppress(ValueError, IndexError):
-        said["load_1m"] = float(read(f"{root}/proc/loadavg").split()[0])
+        load["load_1m"] = float(read(f"{root}/proc/loadavg").split()[0])
     blocked = read(f"{root}/proc/stat").partition("procs_blocked ")[2].split()
     if blocked and blocked[0].isdecimal():
-        said["blocked"] = int(blocked[0])
-    return said
+        load["blocked"] = int(blocked[0])
+    return load
 
 
 def host(root: str) -> Callable[[float], dict[str, Any]]:
@@ -99,16 +99,16 @@ def host(root: str) -> Callable[[float], dict[str, Any]]:
 
     def sample(passed: float) -> dict[str, Any]:
         counters = {**cpu(root), **disks(root), **network(root)}
-        grown = {name: max(count - before.get(name, count), 0) for name, count in counters.items()}
+        growth = {name: max(count - before.get(name, count), 0) for name, count in counters.items()}
         before.update(counters)
-        said = now(root)
-        if grown.get("all"):
-            said["cpu_percent"] = round(100 * (1 - (grown["idle"] + grown["iowait"]) / grown["all"]), 1)
-            said["iowait_percent"] = round(100 * grown["iowait"] / grown["all"], 1)
+        load = now(root)
+        if growth.get("all"):
+            load["cpu_percent"] = round(100 * (1 - (growth["idle"] + growth["iowait"]) / growth["all"]), 1)
+            load["iowait_percent"] = round(100 * growth["iowait"] / growth["all"], 1)
         if passed:
             names = ("disk_read", "disk_write", "net_rx", "net_tx")
-            said.update({f"{name}_mib_s": round(grown[name] / MIB / passed, 2) for name in names})
-        return said
+            load.update({f"{name}_mib_s": round(growth[name] / MIB / passed, 2) for name in names})
+        return load
 
     return sample
 
@@ -126,10 +126,10 @@ def infiniband(root: str) -> Callable[[float], dict[str, Any]]:
             for key, name in (("rx", "port_rcv_data"), ("tx", "port_xmit_data")):
                 count = numbers(read(f"{folder}/counters/{name}"))
                 if count:
-                    grown = count[0] - before.get(f"{folder}{key}", count[0])
+                    growth = count[0] - before.get(f"{folder}{key}", count[0])
                     before[f"{folder}{key}"] = count[0]
-                    if passed and grown >= 0:
-                        port[f"{key}_gbytes_s"] = round(grown * WORD / 1e9 / passed, 3)
+                    if passed and growth >= 0:
+                        port[f"{key}_gbytes_s"] = round(growth * WORD / 1e9 / passed, 3)
             ports.append(port)
         return {"ports": ports}
 
@@ -148,17 +148,17 @@ def main() -> None:
     last: float | None = None
     with contextlib.suppress(BrokenPipeError):
         while True:
-            begun = time.monotonic()
-            print(json.dumps(sample(begun - last if last is not None else 0.0)), flush=True)
-            last = begun
-            if stdin_ends(begun + options.seconds):
+            began = time.monotonic()
+            print(json.dumps(sample(began - last if last is not None else 0.0)), flush=True)
+            last = began
+            if stdin_ends(began + options.seconds):
                 return
 
 
 def stdin_ends(due: float) -> bool:
     """Wait until a moment of the monotonic clock; True when stdin has ended."""
-    while (left := due - time.monotonic()) > 0:
-        if select.select([0], [], [], left)[0] and not os.read(0, 4096):
+    while (remaining := due - time.monotonic()) > 0:
+        if select.select([0], [], [], remaining)[0] and not os.read(0, 4096):
             return True
     return False
 

@@ -41,8 +41,8 @@ def main() -> None:
 def leads_out(root: str, folder: str) -> bool:
     """Whether a file of the database is really somewhere else."""
     below = os.path.realpath(root).rstrip("/") + "/"
-    found = (os.path.join(here, name) for here, _, names in os.walk(folder) for name in names)
-    return any(os.path.islink(path) and not os.path.realpath(path).startswith(below) for path in found)
+    paths = (os.path.join(here, name) for here, _, names in os.walk(folder) for name in names)
+    return any(os.path.islink(path) and not os.path.realpath(path).startswith(below) for path in paths)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     0 yes                      the first folder is root's alone
     1 belongs to uid 1000
 
-A folder on a dead mount may keep this program waiting for ever: what it said before is known by then.
+A folder on a dead mount may block this program without end: what it said before is known by then.
 Standard library only.
 """
 
@@ -27,14 +27,14 @@ def main() -> None:
     for number, folder in enumerate(sys.argv[1:]):
         writers = Writers()
         writers.path(folder)
-        said = "yes"
+        verdict = "yes"
         if writers.found:
             first = writers.found[0]
-            said = first.how if first.path == folder else f"{first.path} {first.how}"
+            verdict = first.how if first.path == folder else f"{first.path} {first.how}"
         else:
             writers.path(os.path.join(folder, _NOT_THERE))
-            said = "lets others add programs" if writers.found else said
-        print(number, said.replace("\n", "?"), flush=True)
+            verdict = "lets others add programs" if writers.found else verdict
+        print(number, verdict.replace("\n", "?"), flush=True)
 
 
 if __name__ == "__main__":

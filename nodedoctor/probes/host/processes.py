@@ -3,7 +3,7 @@
     python -I processes.py [--root DIR] [--seconds SECONDS]
 
 Of command lines only program and script name are taken, of environments what environment.py keeps.
-/proc/PID/cmdline, environ and maps wait for a lock that a sick process may hold for ever. They are read by a
+/proc/PID/cmdline, environ and maps wait for a lock that a sick process may never release. They are read by a
 forked helper; when it falls silent the process it was at is noted as stuck, the helper is left behind and
 another one goes on with the rest. psutil reads what takes no such lock; its name() and username() are
 avoided, because they read cmdline and ask name services.
@@ -67,15 +67,15 @@ _SHELLS = ("bash", "dash", "sh", "zsh")
 
 def main() -> None:
     """Print the document."""
-    given, _ = options(__doc__, root="/", seconds="5")
-    proc = inside(given["root"], "/proc")
-    if given["root"] not in ("", "/"):
+    arguments, _ = options(__doc__, root="/", seconds="5")
+    proc = inside(arguments["root"], "/proc")
+    if arguments["root"] not in ("", "/"):
         bound_memory()
     psutil.PROCFS_PATH = proc
-    rows = {row["pid"]: row for row in scan(proc, user_names(given["root"]))}
+    rows = {row["pid"]: row for row in scan(proc, user_names(arguments["root"]))}
     left_out = max(len(rows) - MOST_ROWS, 0)
     rows = dict(list(rows.items())[:MOST_ROWS])
-    unread = read_details(proc, rows, time.monotonic() + float(given["seconds"]))
+    unread = read_details(proc, rows, time.monotonic() + float(arguments["seconds"]))
     document = {"processes": list(rows.values()), "unread": unread, "left_out": left_out}
     sys.stdout.write(json.dumps(with_count(document)) + "\n")
     sys.stdout.flush()
@@ -164,7 +164,7 @@ def start_helper(proc: str, pids: list[int], rows: dict[int, Row]) -> tuple[int,
             with open(write_end, "w", buffering=1, encoding="ascii") as out:
                 for pid in pids:
                     tell_details(
-                        f"{proc}/{pid}", rows[pid]["name"], lambda *told: print(json.dumps(told), file=out)
+                        f"{proc}/{pid}", rows[pid]["name"], lambda *step: print(json.dumps(step), file=out)
                     )
                 print("null", file=out)
         finally:
@@ -177,28 +177,28 @@ def follow(pipe: int, rows: dict[int, Row], deadline: float) -> tuple[tuple[int,
     """Take over what a helper tells; returns where it was last, and whether it finished."""
     at, rest = None, b""
     while True:
-        left = min(STUCK_AFTER_S, deadline - time.monotonic())
-        if left <= 0 or not select.select([pipe], [], [], left)[0]:
+        remaining = min(STUCK_AFTER_S, deadline - time.monotonic())
+        if remaining <= 0 or not select.select([pipe], [], [], remaining)[0]:
             return at, False
         chunk = os.read(pipe, 1 << 16)
         if not chunk:
             return at, False
         *lines, rest = (rest + chunk).split(b"\n")
-        for told in map(json.loads, lines):
-            if told is None:
+        for message in map(json.loads, lines):
+            if message is None:
                 return at, True
-            pid, step, value = told
+            pid, step, value = message
             at = (pid, step)
             if isinstance(value, dict):
                 merge(rows[pid], value)
 
 
-def merge(row: Row, found: Row) -> None:
+def merge(row: Row, details: Row) -> None:
     """Add what was found to a row; reasons for what was not are collected."""
-    errors = found.pop("errors", None)
+    errors = details.pop("errors", None)
     if errors:
         row.setdefault("errors", {}).update(errors)
-    row.update(found)
+    row.update(details)
 
 
 def tell_details(here: str, name: str, tell: Callable[[int, str, Row | None], None]) -> None:
@@ -208,11 +208,11 @@ def tell_details(here: str, name: str, tell: Callable[[int, str, Row | None], No
     def step(what: str, read: Callable[[], Row]) -> Row:
         tell(pid, what, None)
         try:
-            found = read()
+            details = read()
         except OSError as error:
-            found = {"errors": {what: errno.errorcode.get(error.errno or 0, "EIO")}}
-        tell(pid, what, found)
-        return found
+            details = {"errors": {what: errno.errorcode.get(error.errno or 0, "EIO")}}
+        tell(pid, what, details)
+        return details
 
     program = step("exe", lambda: {"exe": clean(os.readlink(f"{here}/exe"))}).get("exe", "")
     files = step("fd", lambda: descriptors(here))
@@ -242,8 +242,8 @@ def no_link(path: str, flags: int) -> int:
 
 def capabilities(status: str) -> str:
     """The mask of effective capabilities in /proc/PID/status, in hex."""
-    found = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.MULTILINE)
-    return found.group(1) if found else ""
+    match = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.MULTILINE)
+    return match.group(1) if match else ""
 
 
 def clean(path: str) -> str:
@@ -296,7 +296,7 @@ def script_of(words: list[str]) -> str:
 
 
 def plain(word: str) -> str:
-    """A file or module name; anything else that stands in its place is not repeated."""
+    """A file or module name; anything else in its place is not repeated."""
     return word if re.fullmatch(r"[\w.+-]{1,100}", word) else ""
 
 
@@ -309,8 +309,8 @@ def environment(environ: str) -> dict[str, str]:
 def libraries(path: str) -> list[str]:
     """The NCCL and CUDA libraries a process has mapped."""
     with open(path, "rb", opener=no_link) as file:
-        found = _LIBRARIES.findall(file.read(MAPS_BYTES))
-    return sorted({name.decode("utf-8", "replace") for name in found})
+        names = _LIBRARIES.findall(file.read(MAPS_BYTES))
+    return sorted({name.decode("utf-8", "replace") for name in names})
 
 
 if __name__ == "__main__":

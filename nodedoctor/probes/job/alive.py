@@ -1,6 +1,6 @@
 """Whether a process lives, as the kernel has it at this moment: the one place that decides it.
 
-Loaded by programs that run alone and by whoever starts them; opens nothing but /proc/PID/stat, which waits
+Loaded by programs that run alone and by those that start them; opens nothing but /proc/PID/stat, which waits
 for no lock of that process.
 """
 
@@ -37,9 +37,9 @@ def lives(pid: int, start: int | None = None) -> bool:
     except (OSError, AttributeError):  # none left, a kernel before 5.3, or a filter of system calls
         return _lives_by_signal(pid, start)
     try:
-        ended = select.poll()
-        ended.register(descriptor, select.POLLIN)
-        return _is_same(pid, start) and not ended.poll(0)
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        return _is_same(pid, start) and not poller.poll(0)
     finally:
         os.close(descriptor)
 

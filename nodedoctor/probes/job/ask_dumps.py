@@ -20,15 +20,15 @@ FLAGS = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def main() -> None:
     """Ask all of them."""
-    asked = []
+    paths = []
     for path in sys.argv[1:]:
         with contextlib.suppress(OSError):
             opened = os.open(path, FLAGS) if stat.S_ISFIFO(os.lstat(path).st_mode) else -1
             if opened >= 0:
                 with open(opened, "wb", buffering=0) as pipe:
                     pipe.write(b"1")
-                asked.append(path)
-    print(json.dumps({"asked": asked}))
+                paths.append(path)
+    print(json.dumps({"asked": paths}))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ SETTLED = 0.15
 def main() -> None:
     """Ask all of them at once, and print what came."""
     folder, seconds, pids = sys.argv[1], float(sys.argv[2]), [int(word) for word in sys.argv[3:]]
-    asked: dict[int, tuple[str, int]] = {}
+    files: dict[int, tuple[str, int]] = {}
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, KeyError):
             path = os.path.join(folder, f"{pid}.txt")
@@ -33,8 +33,8 @@ def main() -> None:
             number = signal_of(folder, pid)
             if number:
                 os.kill(pid, number)
-                asked[pid] = (path, size)
-    print(json.dumps(collected(asked, seconds)))
+                files[pid] = (path, size)
+    print(json.dumps(collected(files, seconds)))
 
 
 def signal_of(folder: str, pid: int) -> int:
@@ -50,27 +50,27 @@ def signal_of(folder: str, pid: int) -> int:
     return number if fits and caught >> (number - 1) & 1 else 0
 
 
-def collected(asked: dict[int, tuple[str, int]], seconds: float) -> dict[str, str]:
+def collected(files: dict[int, tuple[str, int]], seconds: float) -> dict[str, str]:
     """What each process wrote; a stopped one writes nothing."""
     ends = time.monotonic() + seconds
     sizes: dict[int, tuple[int, float]] = {}
     while time.monotonic() < ends:
         now = time.monotonic()
-        for pid, (path, before) in asked.items():
+        for pid, (path, before) in files.items():
             with contextlib.suppress(OSError):
                 size = os.path.getsize(path)
                 if size > before and sizes.get(pid, (0, 0.0))[0] != size:
                     sizes[pid] = (size, now)
-        if len(sizes) == len(asked) and all(now - when > SETTLED for _, when in sizes.values()):
+        if len(sizes) == len(files) and all(now - when > SETTLED for _, when in sizes.values()):
             break
         time.sleep(0.02)
-    told = {}
+    stacks = {}
     for pid in sizes:
-        path, before = asked[pid]
+        path, before = files[pid]
         with contextlib.suppress(OSError), open(path, "rb") as file:
             file.seek(before)
-            told[str(pid)] = file.read(LONGEST).decode("utf-8", "replace")
-    return told
+            stacks[str(pid)] = file.read(LONGEST).decode("utf-8", "replace")
+    return stacks
 
 
 if __name__ == "__main__":

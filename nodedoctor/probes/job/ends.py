@@ -53,13 +53,13 @@ class Ends:
         while (remaining := due - time.monotonic()) > 0:
             ready = {descriptor for descriptor, _ in self._poll.poll(1000 * remaining)}
             for descriptor in sorted(ready - {0}):
-                self._note(descriptor)
+                self._record_end(descriptor)
                 due = min(due, time.monotonic() + TOGETHER)
             if 0 in ready:
                 return True
         return False
 
-    def _note(self, descriptor: int) -> None:
+    def _record_end(self, descriptor: int) -> None:
         pid, start = self._open.pop(descriptor)
         self._poll.unregister(descriptor)
         os.close(descriptor)

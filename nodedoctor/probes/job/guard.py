@@ -1,6 +1,6 @@
-"""Ends a job with whoever watched it, where both are to be ended: `python -I -S guard.py GROUP`.
+"""Ends a job with its watcher, where both are to be ended: `python -I -S guard.py GROUP`.
 
-Started when the watcher was told to end (SIGTERM, SIGHUP) and has handed that on. Slurm, for one, follows
+Started when the watcher got SIGTERM or SIGHUP and has passed it on. Slurm, for one, follows
 with SIGKILL; where it knows a job by its process group that reaches the watcher alone, as the job has a group
 of its own. A byte on stdin says that the job has ended by itself; the end of stdin without one that the
 watcher was killed, and with it goes the job.

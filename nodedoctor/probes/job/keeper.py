@@ -1,4 +1,4 @@
-"""Writes the files of a job's folder, so that nobody else ever waits for its disk.
+"""Writes the files of a job's folder, so that no other process ever waits for its disk.
 
     python -I -S keeper.py PARENT NAME [COPY]
 
@@ -61,10 +61,10 @@ def main() -> None:
     Keeper(os.path.join(parent, name)).run(copy)
 
 
-def print_line(told: dict[str, Any]) -> None:
-    """A line for whoever listens; that nobody does changes nothing."""
+def print_line(message: dict[str, Any]) -> None:
+    """A line for the reader of stdout; without a reader nothing changes."""
     with contextlib.suppress(OSError):
-        os.write(1, json.dumps(told).encode() + b"\n")
+        os.write(1, json.dumps(message).encode() + b"\n")
 
 
 class Keeper:
@@ -118,14 +118,14 @@ class Keeper:
             self.guarded(size, self.append if head.get("more") else self.replace, str(head["name"]), data)
 
     def guarded(self, size: int, write: Any, name: str, data: bytes) -> None:
-        """Write; a loss is told."""
+        """Write; a loss is reported."""
         try:
             write(name, data)
         except OSError as error:
             print_line({"lost": size, "name": name, "problem": error.strerror or str(error)})
 
     def append(self, name: str, data: bytes) -> None:
-        """Add to a file that begins anew when it is full."""
+        """Add to a file that starts over when it is full."""
         path = os.path.join(self.folder, name)
         opened, size = self.rings.get(name, (-1, 0))
         if opened >= 0 and size + len(data) > RING:

@@ -1,4 +1,4 @@
-"""Which Pythons of a job are ranks though nobody told them so, and which only serve another one."""
+"""Which Pythons of a job are ranks though no variable says so, and which only serve another one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ multiprocessing/forkserver.py, torch/_inductor/compile_worker/subproc_pool.py.""
 
 
 def lightning(
-    known: Mapping[int, Mapping[str, Any]], parents: Mapping[int, int], lines: Mapping[int, list[str]]
+    members: Mapping[int, Mapping[str, Any]], parents: Mapping[int, int], lines: Mapping[int, list[str]]
 ) -> dict[int, dict[str, Any]]:
     """The ranks of jobs that Lightning's own launcher started, with their places.
 
@@ -23,27 +23,27 @@ def lightning(
     local rank 0 itself (lightning/fabric/strategies/launchers/subprocess_script.py). A driver and torchrun
     run another program than their ranks do, and start local rank 0 as well.
     """
-    found: dict[int, dict[str, Any]] = {}
+    ranks: dict[int, dict[str, Any]] = {}
     below: dict[int, dict[int, int]] = {}
-    for pid, one in known.items():
-        local = one["environment"].get("LOCAL_RANK", "")
-        if local.isdecimal() and one["environment"].get("WORLD_SIZE", "").isdecimal():
+    for pid, member in members.items():
+        local = member["environment"].get("LOCAL_RANK", "")
+        if local.isdecimal() and member["environment"].get("WORLD_SIZE", "").isdecimal():
             below.setdefault(parents.get(pid, 0), {})[pid] = int(local)
     for main, locals_ in below.items():
-        if main not in known or "LOCAL_RANK" in known[main]["environment"]:
+        if main not in members or "LOCAL_RANK" in members[main]["environment"]:
             continue  # what a rank started in turn
         same = all(script(lines[pid]) == script(lines[main]) != "" for pid in locals_)
         if not same or sorted(locals_.values()) != list(range(1, len(locals_) + 1)):
             continue
-        first = known[next(iter(locals_))]["environment"]
+        first = members[next(iter(locals_))]["environment"]
         node = first.get("NODE_RANK", "0")
         begin = int(node) * (len(locals_) + 1) if node.isdecimal() else 0
         size = int(first["WORLD_SIZE"])
         port = {"MASTER_PORT": first.get("MASTER_PORT", "")}
         for pid, local in ((main, 0), *locals_.items()):
             place = {"by": "LOCAL_RANK", "rank": begin + local, "local": local, "world": size}
-            found[pid] = {**known[pid], **place, "environment": {**known[pid]["environment"], **port}}
-    return found
+            ranks[pid] = {**members[pid], **place, "environment": {**members[pid]["environment"], **port}}
+    return ranks
 
 
 def script(words: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Passes on what a job prints, byte by byte, and gives a copy to whoever keeps it.
+"""Passes on what a job prints, byte by byte, and gives a copy to the program that stores it.
 
     python -I -S pump.py COPY FROM:TO:USUAL [FROM:TO:USUAL]
 
@@ -8,7 +8,7 @@ counted. USUAL are the settings of the terminal before the job began. A line on 
 job's process group; its end without one says that there is no job.
 
 It ignores the signals of keys, as what the job still prints while it ends must arrive. It ends with the last
-process that writes to FROM. When nobody reads TO any more, FROM is closed, so that the job learns of it as it
+process that writes to FROM. When TO has lost its reader, FROM is closed, so that the job learns of it as it
 would without us. Size, settings and keys of a terminal are handed on (class Terminal). For that the pump is
 in the job's process group, as only the terminal's foreground group may read keys; else in one of its own.
 """
@@ -28,7 +28,7 @@ from typing import Any
 NOTICED = 0.1
 """Seconds after which it is noticed that a terminal has another size or other settings."""
 UNREAD = 0.03
-"""Seconds after which a key is handed on that nobody has read: who waits for it reads it at once."""
+"""Seconds after which an unread key is passed on: a program that waits for it reads it at once."""
 IGNORED = (
     signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE,
@@ -37,7 +37,7 @@ IGNORED = (
 CHUNK = 1 << 16
 """Bytes at a time: what a pipe holds."""
 LATER = 0.2
-"""Seconds until the copy follows: whoever keeps it should not want the processor when the reader does."""
+"""Seconds until the copy follows: its writer should not compete for the processor with the reader."""
 SLICE = 100_000
 """Nanoseconds of processor time asked for at a time, the least there is: on a crowded node who asks for less
 has its turn sooner, and no more of it in all (Linux 6.12, Documentation/scheduler/sched-eevdf.rst)."""
@@ -51,33 +51,33 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     copy = int(sys.argv[1])
     words = [word.split(":") for word in sys.argv[2:]]
-    ways = {int(source): int(target) for source, target, _ in words}
+    targets = {int(source): int(target) for source, target, _ in words}
     usual = {int(source): settings for source, _, settings in words if settings}
-    terminals = {source: Terminal(source, ways[source], usual[source]) for source in usual}
+    terminals = {source: Terminal(source, targets[source], usual[source]) for source in usual}
     group = sys.stdin.readline()
     if not group:
         return
     join(int(group) if terminals else 0)
     with contextlib.suppress(Exception):
         ask_for_short_turns()
-    kept = Copy(copy)
-    while ways:
-        dues = [kept.due, *(terminal.due for terminal in terminals.values())]
+    copier = Copy(copy)
+    while targets:
+        dues = [copier.due, *(terminal.due for terminal in terminals.values())]
         due = min((seconds for seconds in dues if seconds is not None), default=None)
-        ready = select.select(list(ways), [], [], due)[0]
+        ready = select.select(list(targets), [], [], due)[0]
         for terminal in terminals.values():
             terminal.look()
         for source in ready:
             data = taken(source)
-            if data and delivered(ways[source], data):
-                kept.add(data)
+            if data and delivered(targets[source], data):
+                copier.add(data)
             else:
                 if source in terminals:
                     terminals.pop(source).give_back()
                 os.close(source)
-                del ways[source]
-        kept.give()
-    kept.end()
+                del targets[source]
+        copier.give()
+    copier.end()
 
 
 def join(group: int) -> None:
@@ -101,7 +101,7 @@ def ask_for_short_turns() -> None:
 
 
 class Copy:
-    """What was passed on, for whoever keeps it: given a moment later, and never waited for."""
+    """What was passed on, for the program that stores it: given a moment later, never waited for."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -146,8 +146,8 @@ class Terminal:
 
     The job's standard input is the real one, where editors and debuggers read keys and change the settings.
     But curses changes those of the terminal that it writes to, and `less` and `more` also read keys from
-    that one. So as long as the job has changed its settings the real one has them, too, and a key that nobody
-    reads there is typed at the job's.
+    that one. So as long as the job has changed its settings the real one has them, too, and a key that is
+    not read there is typed at the job's.
     """
 
     def __init__(self, master: int, real: int, usual: str) -> None:
@@ -167,7 +167,7 @@ class Terminal:
         return NOTICED if self.before is None else UNREAD
 
     def look(self) -> None:
-        """Hand on what has changed since the last look."""
+        """Pass on what has changed since the last look."""
         self.resize()
         with contextlib.suppress(OSError, termios.error):
             if os.tcgetpgrp(self.real) != os.getpgrp():  # it is the shell's now, or another job's
@@ -179,7 +179,7 @@ class Terminal:
                 self.type()
 
     def resize(self) -> None:
-        """Give the job's terminal the size of the real one, and tell whoever draws on it."""
+        """Give the job's terminal the size of the real one, and signal the programs that draw on it."""
         with contextlib.suppress(OSError):
             size = fcntl.ioctl(self.real, termios.TIOCGWINSZ, b"\0" * 8)
             if fcntl.ioctl(self.master, termios.TIOCGWINSZ, b"\0" * 8) != size:
@@ -190,12 +190,12 @@ class Terminal:
         """Set the real terminal up as the job's is, which has changed the output already where it should."""
         wanted, now = termios.tcgetattr(self.master), termios.tcgetattr(self.real)
         self.before = self.before or now
-        made = [wanted[0], wanted[1] & ~termios.OPOST, now[2], wanted[3], now[4], now[5], wanted[6]]
-        if made != now:
-            termios.tcsetattr(self.real, termios.TCSANOW, made)
+        settings = [wanted[0], wanted[1] & ~termios.OPOST, now[2], wanted[3], now[4], now[5], wanted[6]]
+        if settings != now:
+            termios.tcsetattr(self.real, termios.TCSANOW, settings)
 
     def type(self) -> None:
-        """Type at the job's terminal what nobody has read at the real one."""
+        """Type at the job's terminal what was not read at the real one."""
         if self.keys < 0 or not select.select([self.keys], [], [], 0)[0]:
             self.unread = None
         elif self.unread is None:
@@ -221,7 +221,7 @@ def taken(source: int) -> bytes:
 
 
 def delivered(target: int, data: bytes) -> bool:
-    """Write all of it, waiting for the reader as the job itself would have; False when nobody reads."""
+    """Write all of it, waiting for the reader as the job itself would have; False when there is no reader."""
     view = memoryview(data)
     while view:
         try:

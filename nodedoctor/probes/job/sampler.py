@@ -11,7 +11,7 @@ line {"seconds": 1} on stdin changes the pace from then on, {"walk": true} has t
 /proc for new processes of the job, {"grain": 0.01} has the outputs' sizes noted so often between two looks.
 
 Reads /proc and regular files only; sends no signal and stops nothing. Reading /proc/PID/environ can block
-on a process that hangs in the kernel: that is why this is a child, which may be given up and started anew.
+on a process that hangs in the kernel: that is why this is a child, which may be given up and started again.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ def main() -> None:
     with contextlib.suppress(BrokenPipeError):
         while True:
             print(json.dumps(watch.look()), flush=True)
-            said = told(time.monotonic() + watch.pace, watch)
-            if said is None:
+            command = told(time.monotonic() + watch.pace, watch)
+            if command is None:
                 return
-            watch.grain = float(said.get("grain", watch.grain))
-            watch.pace = float(said.get("seconds", watch.pace))
-            if said.get("walk"):
+            watch.grain = float(command.get("grain", watch.grain))
+            watch.pace = float(command.get("seconds", watch.pace))
+            if command.get("walk"):
                 watch.walked = -DISCOVERY
 
 
@@ -138,15 +138,15 @@ class Watch:
     def look(self) -> dict[str, Any]:
         """One sample."""
         now = time.monotonic()
-        lost = any(status(pid)[0] != one["start"] for pid, one in self.members.items())
-        nameless = not any("by" in one for one in self.members.values())
-        if now - self.walked >= min(DISCOVERY, 5 * self.pace) or lost or nameless:
+        has_loss = any(status(pid)[0] != member["start"] for pid, member in self.members.items())
+        nameless = not any("by" in member for member in self.members.values())
+        if now - self.walked >= min(DISCOVERY, 5 * self.pace) or has_loss or nameless:
             self.discover()
             self.walked = now
-        self.ends.follow({pid: one["start"] for pid, one in self.members.items()})
+        self.ends.follow({pid: member["start"] for pid, member in self.members.items()})
         for pid in self.roots if "pids" in self.wanted else ():  # a driver prints the steps of its actors
             self.note_outputs(pid)
-        ranks = [self.rank(pid, one) for pid, one in sorted(self.members.items())]
+        ranks = [self.rank(pid, member) for pid, member in sorted(self.members.items())]
         sample: dict[str, Any] = {
             "time": time.time(),
             "monotonic": now,
@@ -171,46 +171,46 @@ class Watch:
         self.roots = [pid for pid in self.starts(parents, ours) if pid in parents]
         inside = descendants(self.roots, below) - ours
         self.members = {
-            pid: one for pid, one in self.chosen(inside, parents).items() if one["start"] is not None
+            pid: member for pid, member in self.chosen(inside, parents).items() if member["start"] is not None
         }
         self.below = {pid: sorted(descendants([pid], below) - {pid}) for pid in self.members}
 
     def ours(self, parents: dict[int, int], below: dict[int, list[int]]) -> set[int]:
-        """Whoever started this child, what else it started apart from the job, and other nodedoctors: no
+        """What started this child, what else that started apart from the job, and other nodedoctors: no
         ranks, although tasks of Slurm and Ray hand them the environment of one."""
         job = descendants(map(int, self.wanted.get("pids", ())), below)
-        found = set(above(os.getpid(), parents)) | (descendants([os.getppid()], below) - job)
-        return found | {pid for pid in parents if OURS.search(read(f"/proc/{pid}/cmdline", 4096))}
+        own = set(above(os.getpid(), parents)) | (descendants([os.getppid()], below) - job)
+        return own | {pid for pid in parents if OURS.search(read(f"/proc/{pid}/cmdline", 4096))}
 
     def starts(self, parents: dict[int, int], ours: set[int]) -> list[int]:
         """The processes that the job hangs from; a watch that Slurm's prolog started is none, or it would
         wait for itself."""
-        found = [int(pid) for pid in self.wanted.get("pids", ())]
-        if 1 in found:  # containers that share a PID namespace hang from nothing that is seen in it
-            found += sorted(pid for pid, parent in parents.items() if parent == 0 and pid not in {1, *ours})
+        roots = [int(pid) for pid in self.wanted.get("pids", ())]
+        if 1 in roots:  # containers that share a PID namespace hang from nothing that is seen in it
+            roots += sorted(pid for pid, parent in parents.items() if parent == 0 and pid not in {1, *ours})
         if self.wanted.get("ray"):
-            found += [pid for pid in parents if name(pid) == "raylet"]
+            roots += [pid for pid in parents if name(pid) == "raylet"]
         if self.wanted.get("all"):
-            found += [pid for pid, parent in parents.items() if parent == 0]
+            roots += [pid for pid, parent in parents.items() if parent == 0]
         if job := self.wanted.get("slurm"):
             mine = {pid for pid in parents if pid not in ours and job_of(pid) == job}
-            found += sorted(pid for pid in mine if parents[pid] not in mine)
-        return found
+            roots += sorted(pid for pid in mine if parents[pid] not in mine)
+        return roots
 
     def chosen(self, inside: set[int], parents: dict[int, int]) -> dict[int, dict[str, Any]]:
         """The ranks among a job's processes: the topmost of those that know their place."""
-        known = {pid: self.place(pid) for pid in sorted(inside)[: 8 * PROCESSES]}
+        members = {pid: self.place(pid) for pid in sorted(inside)[: 8 * PROCESSES]}
         for kind in IDENTITIES:
-            ranked = {pid for pid, one in known.items() if one.get("by") == kind[0]}
+            ranked = {pid for pid, member in members.items() if member.get("by") == kind[0]}
             if kind[0] == "SLURM_PROCID":  # srun gives it to the shell as well that starts the Python
                 ranked = {pid for pid in ranked if not SHELL.fullmatch(name(pid))}
                 ranked = {pid for pid in ranked if PYTHON.match(name(pid))} or ranked
             top = [pid for pid in sorted(ranked) if parents.get(pid) not in ranked]
             if top:
-                beside = self.hidden(known, ranked, parents)
-                return {pid: known[pid] for pid in (top + beside)[:PROCESSES]}
-        if found := lightning(known, parents, {pid: words(pid) for pid in known}):
-            return dict(sorted(found.items())[:PROCESSES])
+                beside = self.hidden(members, ranked, parents)
+                return {pid: members[pid] for pid in (top + beside)[:PROCESSES]}
+        if ranks := lightning(members, parents, {pid: words(pid) for pid in members}):
+            return dict(sorted(ranks.items())[:PROCESSES])
         workers = [pid for pid in sorted(inside) if RAY_WORKER.match(title(pid))]
         has_ray = any(name(pid) == "raylet" for pid in inside)  # its agents are Pythons, and no ranks
         if not workers and not has_ray and "pids" in self.wanted:
@@ -220,18 +220,18 @@ class Watch:
                 and not SERVES.search(" ".join(words(pid)))
             ]  # fmt: skip
             workers = [pid for pid in workers if parents.get(pid) not in workers] or self.roots
-        return {pid: known.get(pid) or self.place(pid) for pid in workers[:PROCESSES]}
+        return {pid: members.get(pid) or self.place(pid) for pid in workers[:PROCESSES]}
 
-    def hidden(self, known: dict[int, Any], ranked: set[int], parents: dict[int, int]) -> list[int]:
-        """Pythons beside the ranks whose environment cannot be seen, for want of rights or as they wrote a
+    def hidden(self, members: dict[int, Any], ranked: set[int], parents: dict[int, int]) -> list[int]:
+        """Pythons beside the ranks whose environment cannot be seen, without the rights or as they wrote a
         title over it: each may be a rank that would else seem to be missing."""
         kin = set().union(*(above(pid, parents) for pid in ranked)) | set(self.roots)
-        found = [
-            pid for pid, one in known.items()
-            if one["hidden"] and pid not in kin and PYTHON.match(name(pid)) and lives(pid)
+        candidates = [
+            pid for pid, member in members.items()
+            if member["hidden"] and pid not in kin and PYTHON.match(name(pid)) and lives(pid)
         ]  # fmt: skip
-        taken = ranked | set(found)
-        return [pid for pid in found if taken.isdisjoint(set(above(pid, parents)) - {pid})]
+        ranks = ranked | set(candidates)
+        return [pid for pid in candidates if ranks.isdisjoint(set(above(pid, parents)) - {pid})]
 
     def place(self, pid: int) -> dict[str, Any]:
         """Who a process is: kept once known, as a process keeps its place."""
@@ -240,20 +240,20 @@ class Watch:
         if before is not None and before["start"] == start and before.get("by"):
             return before
         text = read(f"/proc/{pid}/environ", 1 << 20)
-        told = environment(text) if "=" in text else self.marked(pid, start)
-        if "RANK" not in told and RAY_WORKER.match(title(pid)) and self.looks.get(pid, 0) < HEAP_LOOKS:
+        env = environment(text) if "=" in text else self.marked(pid, start)
+        if "RANK" not in env and RAY_WORKER.match(title(pid)) and self.looks.get(pid, 0) < HEAP_LOOKS:
             self.looks[pid] = self.looks.get(pid, 0) + 1
-            told.update(set_later(pid))
-        one: dict[str, Any] = {
-            "start": start, "title": title(pid)[:200], "environment": told, "hidden": "=" not in text
+            env.update(set_later(pid))
+        member: dict[str, Any] = {
+            "start": start, "title": title(pid)[:200], "environment": env, "hidden": "=" not in text
         }  # fmt: skip
         for rank, size, local, local_size in IDENTITIES:
-            if told.get(rank, "").isdecimal():
-                one |= {"by": rank, "rank": int(told[rank])}
+            if env.get(rank, "").isdecimal():
+                member |= {"by": rank, "rank": int(env[rank])}
                 places = (("world", size), ("local", local), ("local_world", local_size))
-                one |= {key: int(told[word]) for key, word in places if told.get(word, "").isdecimal()}
+                member |= {key: int(env[word]) for key, word in places if env.get(word, "").isdecimal()}
                 break
-        return one
+        return member
 
     def marked(self, pid: int, start: int | None) -> dict[str, str]:
         """What a process whose environment is hidden said of its place when it registered for its stacks."""
@@ -262,29 +262,29 @@ class Watch:
             if folder and os.lstat(folder).st_uid == os.geteuid():  # what is another user's could be a pipe
                 marker = json.loads(read(f"{folder}/{pid}.json"))
                 place = marker["place"].items() if marker["start"] == start else ()
-                told = {key: str(value) for key, value in place if key in WANTED}
-                return told | {"NODEDOCTOR_STACKS": folder} if told else {}
+                env = {key: str(value) for key, value in place if key in WANTED}
+                return env | {"NODEDOCTOR_STACKS": folder} if env else {}
         return {}
 
-    def rank(self, pid: int, one: dict[str, Any]) -> dict[str, Any]:
+    def rank(self, pid: int, member: dict[str, Any]) -> dict[str, Any]:
         """How one rank does now."""
         start, state, ticks = status(pid)
-        if start != one["start"]:
-            return {"pid": pid, "gone": True, **shown(one)}
+        if start != member["start"]:
+            return {"pid": pid, "gone": True, **shown(member)}
         self.note_outputs(pid)
-        if one.setdefault("maps_read", 0) < HEAP_LOOKS:
-            one["maps_read"] += 1
-            if found := PACKAGES.search(read(f"/proc/{pid}/maps", 4 << 20)):
-                one |= {"prefix": found[1], "maps_read": HEAP_LOOKS}
+        if member.setdefault("maps_read", 0) < HEAP_LOOKS:
+            member["maps_read"] += 1
+            if match := PACKAGES.search(read(f"/proc/{pid}/maps", 4 << 20)):
+                member |= {"prefix": match[1], "maps_read": HEAP_LOOKS}
             else:  # before it has loaded a package
                 prefix, _, program = title(pid).rpartition("/bin/")
                 if prefix.startswith("/") and program.startswith("python"):
-                    one["prefix"] = prefix
+                    member["prefix"] = prefix
         moved = moved_bytes(pid)
         children = [child for child in self.below.get(pid, ()) if lives(child)]
         return {
             "pid": pid,
-            **shown(one),
+            **shown(member),
             "state": state,
             "ticks": ticks,
             "children": children[:64],
@@ -303,10 +303,10 @@ class Watch:
         for number in (1, 2):
             path = f"/proc/{pid}/fd/{number}"
             with contextlib.suppress(OSError):
-                found = os.stat(path)
-                key = (found.st_dev, found.st_ino)
-                if modes.S_ISREG(found.st_mode):
-                    place = self.outputs.setdefault(key, Output(os.readlink(path), found.st_size - TAIL))
+                file_stat = os.stat(path)
+                key = (file_stat.st_dev, file_stat.st_ino)
+                if modes.S_ISREG(file_stat.st_mode):
+                    place = self.outputs.setdefault(key, Output(os.readlink(path), file_stat.st_size - TAIL))
                     place.writers.add(pid)
 
     def note_growth(self) -> None:
@@ -325,8 +325,8 @@ class Watch:
         """What the outputs got since the last look."""
         for path, begin in self.wanted.get("files", ()):
             with contextlib.suppress(OSError):
-                found = os.stat(path)
-                self.outputs.setdefault((found.st_dev, found.st_ino), Output(path, begin))
+                file_stat = os.stat(path)
+                self.outputs.setdefault((file_stat.st_dev, file_stat.st_ino), Output(path, begin))
         if self.grain:
             self.note_growth()
         return [part for place in self.outputs.values() if (part := place.read_on()) is not None]
@@ -365,16 +365,16 @@ class Output:
 SHOWN = ("start", "rank", "world", "local", "local_world", "by", "title", "prefix")
 
 
-def shown(one: dict[str, Any]) -> dict[str, Any]:
+def shown(member: dict[str, Any]) -> dict[str, Any]:
     """What of a rank's identity is handed on."""
-    told = one["environment"]
-    kept: dict[str, Any] = {key: one[key] for key in SHOWN if key in one}
-    kept["job"] = told.get("MASTER_PORT") or told.get("SLURM_JOB_ID") or ""
+    env = member["environment"]
+    identity: dict[str, Any] = {key: member[key] for key in SHOWN if key in member}
+    identity["job"] = env.get("MASTER_PORT") or env.get("SLURM_JOB_ID") or ""
     for key, variable in (("ras", "NCCL_RAS_ADDR"), ("pipe", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"),
                           ("stacks", "NODEDOCTOR_STACKS"), ("minutes", "DEEPSPEED_TIMEOUT")):  # fmt: skip
-        if variable in told:
-            kept[key] = told[variable]
-    return kept
+        if variable in env:
+            identity[key] = env[variable]
+    return identity
 
 
 def pids() -> list[int]:
@@ -383,7 +383,7 @@ def pids() -> list[int]:
 
 
 def above(pid: int, parents: dict[int, int]) -> Iterator[int]:
-    """A process and all that it hangs from: whoever started us is no rank, in a task of Slurm's or Ray's
+    """A process and all that it hangs from: what started us is no rank, in a task of Slurm's or Ray's
     too."""
     while pid in parents:
         yield pid
@@ -392,28 +392,28 @@ def above(pid: int, parents: dict[int, int]) -> Iterator[int]:
 
 def descendants(roots: Iterable[int], below: dict[int, list[int]]) -> set[int]:
     """The processes below some, and these themselves."""
-    found: set[int] = set()
+    family: set[int] = set()
     open_ = list(roots)
     while open_:
         pid = open_.pop()
-        if pid not in found:
-            found.add(pid)
+        if pid not in family:
+            family.add(pid)
             open_ += below.get(pid, ())
-    return found
+    return family
 
 
 def parent_of(pid: int) -> int | None:
     """The parent; None when the process is gone."""
-    told = fields(pid)
-    return int(told[1]) if len(told) > 19 else None
+    stats = fields(pid)
+    return int(stats[1]) if len(stats) > 19 else None
 
 
 def status(pid: int) -> tuple[int | None, str, int]:
     """Start time (which makes a pid unique), state, CPU ticks; (None, "", 0) for a process that is gone."""
-    told = fields(pid)
-    if len(told) < 22:
+    stats = fields(pid)
+    if len(stats) < 22:
         return None, "", 0
-    return int(told[19]), told[0], int(told[11]) + int(told[12])
+    return int(stats[19]), stats[0], int(stats[11]) + int(stats[12])
 
 
 def name(pid: int) -> str:
@@ -433,9 +433,9 @@ def title(pid: int) -> str:
 
 def job_of(pid: int) -> str:
     """The Slurm job a process belongs to: by its control group, else by its environment."""
-    found = JOB_OF_CGROUP.search(read(f"/proc/{pid}/cgroup"))
-    if found:
-        return found[1]
+    match = JOB_OF_CGROUP.search(read(f"/proc/{pid}/cgroup"))
+    if match:
+        return match[1]
     text = read(f"/proc/{pid}/environ", 1 << 20)
     return next((part[13:] for part in text.split("\0") if part.startswith("SLURM_JOB_ID=")), "")
 
@@ -451,7 +451,7 @@ def set_later(pid: int) -> dict[str, str]:
 
     Only where one value is found: a heap also keeps what was freed. Needs the right to trace the process.
     """
-    found: dict[str, set[str]] = {}
+    candidates: dict[str, set[str]] = {}
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
             heap = next((row.split()[0] for row in file if row.rstrip().endswith("[heap]")), "")
@@ -460,15 +460,15 @@ def set_later(pid: int) -> dict[str, str]:
             return {}
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
             memory.seek(int(begin, 16))
-            left, rest = min(int(end, 16) - int(begin, 16), HEAP), b""
-            while left > 0 and (data := memory.read(min(left, CHUNK))):
-                left -= len(data)
+            remaining, rest = min(int(end, 16) - int(begin, 16), HEAP), b""
+            while remaining > 0 and (data := memory.read(min(remaining, CHUNK))):
+                remaining -= len(data)
                 for key, value in assignments(rest + data):
-                    found.setdefault(key, set()).add(value)
+                    candidates.setdefault(key, set()).add(value)
                 rest = data[-OVERLAP:]
     except (OSError, ValueError, OverflowError):
         return {}
-    return {key: values.pop() for key, values in found.items() if len(values) == 1}
+    return {key: values.pop() for key, values in candidates.items() if len(values) == 1}
 
 
 def assignments(data: bytes) -> Iterator[tuple[str, str]]:
@@ -485,14 +485,14 @@ def assignments(data: bytes) -> Iterator[tuple[str, str]]:
 def moved_bytes(pid: int) -> int | None:
     """Bytes read and written by calls so far; None when that may not be seen."""
     text = read(f"/proc/{pid}/io")
-    found = dict(row.split(": ") for row in text.splitlines() if ": " in row)
-    return int(found["rchar"]) + int(found["wchar"]) if "rchar" in found and "wchar" in found else None
+    counts = dict(row.split(": ") for row in text.splitlines() if ": " in row)
+    return int(counts["rchar"]) + int(counts["wchar"]) if "rchar" in counts and "wchar" in counts else None
 
 
 def resident(pid: int) -> int | None:
     """Bytes of memory in use."""
-    told = read(f"/proc/{pid}/statm").split()
-    return int(told[1]) * os.sysconf("SC_PAGE_SIZE") if len(told) > 1 else None
+    pages = read(f"/proc/{pid}/statm").split()
+    return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else None
 
 
 def memory_group(pid: int) -> dict[str, Any]:
@@ -504,8 +504,8 @@ def memory_group(pid: int) -> dict[str, Any]:
         _, controllers, path = [*row.split(":", 2), "", ""][:3]
         below, counter = GROUPS.get(controllers, ("", ""))
         for folder in (f"{below}{path.rstrip('/')}", below) if counter else ():
-            if found := KILLS.search(read(f"{folder}/{counter}", 4096)):
-                return {"group": f"{folder}/{counter}", "kills": int(found[1])}
+            if match := KILLS.search(read(f"{folder}/{counter}", 4096)):
+                return {"group": f"{folder}/{counter}", "kills": int(match[1])}
     return {}
 
 

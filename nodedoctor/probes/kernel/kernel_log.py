@@ -5,7 +5,7 @@
 Tried in this order: the journal (this boot, or as far back as --since), dmesg, /var/log/kern.log,
 /var/log/messages. The document says which one it is (`source`), its `text`, why the earlier ones were no use
 (`failed`: a source and one of denied, absent, empty, error, with the words it used), and when the kernel
-booted (`boot_epoch`), because dmesg may count from there; without text also as whom we looked (`uid`). What
+booted (`boot_epoch`), because dmesg may count from there; without text also our user (`uid`). What
 is too long loses lines that name nothing of interest and repetitions, then its beginning, and is `cut`. Lines
 of a tool that failed count only where no other source has any: then `unfinished` says how it ended.
 """
@@ -77,13 +77,13 @@ def ask(argv: list[str]) -> LogAnswer:
     except subprocess.TimeoutExpired:
         tool.kill()
         return LogAnswer(why="error", said=f"no end of its answer within {SECONDS:.0f} s")
-    said = errors.decode("utf-8", "replace").strip()
-    why = "denied" if DENIED.search(said) else "error" if tool.returncode else "empty"
+    note = errors.decode("utf-8", "replace").strip()
+    why = "denied" if DENIED.search(note) else "error" if tool.returncode else "empty"
     text = b"".join(last_lines(printed))
     if tool.returncode:
-        ended = f"{argv[0]} {ending(tool.returncode)}"
-        return LogAnswer(text, why, f"{ended} after {text.count(LINE_FEED)} lines" if text else said or ended)
-    return LogAnswer(text) if text else LogAnswer(why=why, said=said or "it printed nothing")
+        end = f"{argv[0]} {ending(tool.returncode)}"
+        return LogAnswer(text, why, f"{end} after {text.count(LINE_FEED)} lines" if text else note or end)
+    return LogAnswer(text) if text else LogAnswer(why=why, said=note or "it printed nothing")
 
 
 def ending(code: int) -> str:
@@ -105,12 +105,12 @@ def last_lines(printed: bytes) -> list[bytes]:
 
 def printed_by(tool: subprocess.Popen[bytes], ends: float) -> tuple[bytes, bytes]:
     """The last TOOL_BYTES of stdout and of stderr, once it has ended; TimeoutExpired at `ends`."""
-    kept: dict[int, bytearray] = {}
+    output: dict[int, bytearray] = {}
     with selectors.DefaultSelector() as selector:
         for pipe in (tool.stdout, tool.stderr):
             assert pipe is not None
             selector.register(pipe, selectors.EVENT_READ)
-            kept[pipe.fileno()] = bytearray()
+            output[pipe.fileno()] = bytearray()
         while selector.get_map():
             ready = selector.select(max(0.0, ends - time.monotonic()))
             if not ready:
@@ -119,13 +119,13 @@ def printed_by(tool: subprocess.Popen[bytes], ends: float) -> tuple[bytes, bytes
                 data = os.read(key.fd, 1 << 16)
                 if not data:
                     selector.unregister(key.fileobj)
-                kept[key.fd] += data
-                if len(kept[key.fd]) > 2 * TOOL_BYTES:  # not each time: that would move all of it
-                    del kept[key.fd][:-TOOL_BYTES]
+                output[key.fd] += data
+                if len(output[key.fd]) > 2 * TOOL_BYTES:  # not each time: that would move all of it
+                    del output[key.fd][:-TOOL_BYTES]
             if time.monotonic() > ends:
                 raise subprocess.TimeoutExpired(tool.args, SECONDS)
     tool.wait(max(0.1, ends - time.monotonic()))
-    stdout, stderr = kept.values()
+    stdout, stderr = output.values()
     return bytes(stdout[-TOOL_BYTES:]), bytes(stderr[-TOOL_BYTES:])
 
 
@@ -139,10 +139,10 @@ def journal(root: str, since: str) -> LogAnswer:
         if not there:
             return LogAnswer(why="absent", said="no journal below the root")
         argv.append(f"--directory={there[0]}")
-    found = ask([*argv, "-o", "short-iso-precise"])
-    if "nknown output" in found.said:  # systemd before 234
-        found = ask([*argv, "-o", "short-iso"])
-    return found
+    answer = ask([*argv, "-o", "short-iso-precise"])
+    if "nknown output" in answer.said:  # systemd before 234
+        answer = ask([*argv, "-o", "short-iso"])
+    return answer
 
 
 def ring() -> LogAnswer:
@@ -181,25 +181,25 @@ def shorten(text: bytes) -> tuple[bytes, bool]:
         return text, False
     lines = text.splitlines(True)
     counts: dict[bytes, int | None] = {}  # None: of no interest
-    kept: list[bytes] = []
-    left = len(text)
+    selected: list[bytes] = []
+    remaining = len(text)
     for line in lines:
         shape = line.translate(None, DIGITS)
         if shape not in counts:  # a storm is searched once, and not line by line
             counts[shape] = 0 if OF_INTEREST.search(line) else None
         if (count := counts[shape]) is not None:
             counts[shape] = count + 1
-            if count < SAME_SHAPE or left <= LATEST_BYTES:
-                kept.append(line)
-        left -= len(line)
-    return b"".join(kept)[-TEXT_BYTES:], True
+            if count < SAME_SHAPE or remaining <= LATEST_BYTES:
+                selected.append(line)
+        remaining -= len(line)
+    return b"".join(selected)[-TEXT_BYTES:], True
 
 
 def boot_epoch(root: str) -> int | None:
     """When this kernel started, in seconds since 1970."""
-    told = text_below(root.rstrip("/"), "/proc/stat", STAT_BYTES) or ""
-    found = re.search(r"^btime (\d{1,12})$", told, re.MULTILINE)
-    return int(found[1]) if found else None
+    text = text_below(root.rstrip("/"), "/proc/stat", STAT_BYTES) or ""
+    match = re.search(r"^btime (\d{1,12})$", text, re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def read(root: str, since: str) -> dict[str, Any]:
@@ -209,27 +209,27 @@ def read(root: str, since: str) -> dict[str, Any]:
     unfinished: list[tuple[str, LogAnswer]] = []
     for name in ("journalctl -k", "dmesg", "/var/log/kern.log", "/var/log/messages"):
         if name.startswith("/"):
-            found = log_file(base, name)
+            answer = log_file(base, name)
         else:
-            found = ring() if name == "dmesg" else journal(base, since)
-        if found.text.strip():
-            if not found.why:
-                return document(name, found, failed, root)
-            unfinished.append((name, found))
-        failed.append({"source": name, "why": found.why or "empty", "said": found.said[:300]})
+            answer = ring() if name == "dmesg" else journal(base, since)
+        if answer.text.strip():
+            if not answer.why:
+                return document(name, answer, failed, root)
+            unfinished.append((name, answer))
+        failed.append({"source": name, "why": answer.why or "empty", "said": answer.said[:300]})
     if unfinished:
         name, longest = max(unfinished, key=lambda row: len(row[1].text))
         return {**document(name, longest, failed, root), "unfinished": longest.said[:300]}
     return {**document(None, LogAnswer(), failed, root), "uid": os.geteuid()}
 
 
-def document(name: str | None, found: LogAnswer, failed: list[dict[str, str]], root: str) -> dict[str, Any]:
+def document(name: str | None, answer: LogAnswer, failed: list[dict[str, str]], root: str) -> dict[str, Any]:
     """What is printed of the source that was taken."""
-    text, cut = shorten(found.text)
+    text, is_cut = shorten(answer.text)
     return {
         "source": name,
         "text": text.decode("utf-8", "replace"),
-        "cut": cut,
+        "cut": is_cut,
         "failed": failed,
         "boot_epoch": boot_epoch(root),
     }
@@ -237,9 +237,9 @@ def document(name: str | None, found: LogAnswer, failed: list[dict[str, str]], r
 
 def main() -> None:
     """Print the document."""
-    given, _ = options(__doc__, root="/", since="")
+    arguments, _ = options(__doc__, root="/", since="")
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    print(json.dumps(with_count(read(given["root"], given["since"])), ensure_ascii=False))
+    print(json.dumps(with_count(read(arguments["root"], arguments["since"])), ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -I bandwidth.py --json [--deep] [--root DIR] [--gpus 0=0000:18:00.0,...] [--leave 3=why]
 
-Each step stands on a line of its own and is announced before it begins, so that a copy that never ends is
+Each step is on a line of its own and is announced before it begins, so that a copy that never ends is
 named by the last line. `--gpus` names the GPUs to use by number and place on the bus, all by default;
 `--leave` says why one is left alone. Quick: 64 MiB a GPU and 3 s of copying; with --deep 1 GiB and 40 s.
 """
@@ -61,13 +61,13 @@ def measure(
     """Hosts first: they are few and tell whether a GPU copies at all; then every ordered pair."""
     cuda = copier.cuda
 
-    def measured(step: str, said: dict[str, Any], work: Callable[[], dict[str, Any]]) -> None:
-        attempt(document, cuda.copied >= budget, step, said, work)
+    def measured(step: str, subject: dict[str, Any], work: Callable[[], dict[str, Any]]) -> None:
+        attempt(document, cuda.copied >= budget, step, subject, work)
 
     for device in devices:
         for kind, node in places(root, device.bus_id):
-            said = {"index": device.index, "kind": kind, "node": node}
-            measured("host", said, partial(from_node, copier, device, node))
+            subject = {"index": device.index, "kind": kind, "node": node}
+            measured("host", subject, partial(from_node, copier, device, node))
     for device in devices if deep else ():
         measured("memory", {"index": device.index}, partial(copier.memory, device))
     for source, target in permutations(devices, 2):
@@ -82,21 +82,21 @@ def attempt(
     document: StepDocument,
     late: bool,
     step: str,
-    said: dict[str, Any],
+    subject: dict[str, Any],
     work: Callable[[], dict[str, Any]],
 ) -> None:
     """Announce, measure and write one step; once the budget is spent, say that it was not measured."""
     if late:
-        document.step(step, **said, error="NO_TIME")
+        document.step(step, **subject, error="NO_TIME")
         return
-    document.step("begin", what=step, **said)
+    document.step("begin", what=step, **subject)
     try:
         answer = work()
     except CudaError as error:
         answer = error.told()
     except OSError as error:
         answer = {"error": "REFUSED", "text": error.strerror or str(error)}
-    document.step(step, **said, **answer)
+    document.step(step, **subject, **answer)
 
 
 def opened(document: StepDocument, copier: Copier, count: int, wanted: dict[str, str]) -> Iterator[Device]:
@@ -159,7 +159,7 @@ def main() -> None:
     deep = "deep" in plain
     about = {"schema": SCHEMA, "deep": deep, "buffer_mib": (DEEP if deep else QUICK)[0] // MIB}
     document = StepDocument(about)
-    with contextlib.suppress(BrokenPipeError):  # nobody reads any more
+    with contextlib.suppress(BrokenPipeError):  # the reader is gone
         tell(document, words, deep)
         document.close()
     os._exit(0)  # what the driver does at exit may hang, and everything has been said

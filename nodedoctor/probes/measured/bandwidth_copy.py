@@ -69,47 +69,47 @@ class Copier:
 
     def pair(self, source: Device, target: Device) -> dict[str, Any]:
         """Everything about copies from one GPU to another, which the target reads."""
-        said: dict[str, Any] = {"access": self._enable(source, target)}
-        data = self._prepare(source, target)
-        repeats = self._repeats(self._timed(source, target, 1))
-        seconds = self._timed(source, target, repeats)
-        said["wrong"] = self._arrived(target, data)
-        said["read_gbytes_s"] = self._speed(repeats, seconds)
-        small = self._timed(source, target, SMALL_COPIES, SMALL)
-        said["latency_us"] = round(small / SMALL_COPIES * 1e6, 2)
-        return said
+        answer: dict[str, Any] = {"access": self._enable_peer(source, target)}
+        data = self._prepare_pair(source, target)
+        repeats = self._repeat_count(self._time_copies(source, target, 1))
+        seconds = self._time_copies(source, target, repeats)
+        answer["wrong"] = self._find_mismatch(target, data)
+        answer["read_gbytes_s"] = self._gb_per_s(repeats, seconds)
+        small = self._time_copies(source, target, SMALL_COPIES, SMALL)
+        answer["latency_us"] = round(small / SMALL_COPIES * 1e6, 2)
+        return answer
 
-    def both(self, one: Device, other: Device) -> dict[str, Any]:
+    def both(self, source: Device, target: Device) -> dict[str, Any]:
         """Copies in both directions at once, between GPUs whose single directions have been measured."""
-        repeats = self._repeats(self._timed(one, other, 1))
-        return {"both_gbytes_s": self._speed(2 * repeats, self._both(one, other, repeats))}
+        repeats = self._repeat_count(self._time_copies(source, target, 1))
+        return {"both_gbytes_s": self._gb_per_s(2 * repeats, self._time_both_ways(source, target, repeats))}
 
     def to_and_from(self, device: Device, memory: mmap.mmap) -> dict[str, Any]:
         """Copies to the GPU and back, and whether what comes back is what went."""
-        place, data = Handle(host_pages.address(memory)), self._pattern(f"host {device.index}")
+        place, data = Handle(host_pages.address(memory)), self._pair_pattern(f"host {device.index}")
         for start in range(0, self.size, len(data)):
             memory[start : start + len(data)] = data
         self.cuda.call("cuCtxSetCurrent", device.context)
         self.cuda.call("cuMemHostRegister", place, Size(self.size), 1)
         try:
-            repeats = self._repeats(self._local(device, "cuMemcpyHtoDAsync", device.send, place, 1))
-            up = self._local(device, "cuMemcpyHtoDAsync", device.send, place, repeats)
+            repeats = self._repeat_count(self._time_local(device, "cuMemcpyHtoDAsync", device.send, place, 1))
+            up = self._time_local(device, "cuMemcpyHtoDAsync", device.send, place, repeats)
             ctypes.memset(place, 0, self.size)
-            down = self._local(device, "cuMemcpyDtoHAsync", place, device.send, repeats)
+            down = self._time_local(device, "cuMemcpyDtoHAsync", place, device.send, repeats)
         finally:
             self.cuda.call("cuMemHostUnregister", place)
-        speeds = {"h2d_gbytes_s": self._speed(repeats, up), "d2h_gbytes_s": self._speed(repeats, down)}
-        return {"wrong": _difference(memory, data), **speeds}
+        speeds = {"h2d_gbytes_s": self._gb_per_s(repeats, up), "d2h_gbytes_s": self._gb_per_s(repeats, down)}
+        return {"wrong": _first_difference(memory, data), **speeds}
 
     def memory(self, device: Device) -> dict[str, Any]:
         """Device memory: what a copy inside the GPU reads plus what it writes."""
         self.cuda.call("cuCtxSetCurrent", device.context)
         name = "cuMemcpyDtoDAsync"
-        repeats = self._repeats(self._local(device, name, device.receive, device.send, 1))
-        took = self._local(device, name, device.receive, device.send, repeats)
-        return {"gbytes_s": self._speed(2 * repeats, took)}
+        repeats = self._repeat_count(self._time_local(device, name, device.receive, device.send, 1))
+        took = self._time_local(device, name, device.receive, device.send, repeats)
+        return {"gbytes_s": self._gb_per_s(2 * repeats, took)}
 
-    def _enable(self, source: Device, target: Device) -> bool:
+    def _enable_peer(self, source: Device, target: Device) -> bool:
         """Let the target reach the source's memory; False when the driver does not offer that."""
         if not self.cuda.number("cuDeviceCanAccessPeer", target.ordinal, source.ordinal):
             return False
@@ -123,71 +123,73 @@ class Copier:
             self.enabled.add((source.index, target.index))
         return True
 
-    def _prepare(self, source: Device, target: Device) -> bytes:
+    def _prepare_pair(self, source: Device, target: Device) -> bytes:
         """Put a pattern no other pair has on the source and clear the target."""
-        data = self._pattern(f"{source.index}-{target.index}")
+        data = self._pair_pattern(f"{source.index}-{target.index}")
         self.host[: len(data)] = data
         place = Handle(host_pages.address(self.host))
         self.cuda.call("cuCtxSetCurrent", source.context)
         for start in range(0, self.size, len(data)):
             part = Pointer(source.send.value + start)
-            self._local(source, "cuMemcpyHtoDAsync", part, place, 1, len(data))
+            self._time_local(source, "cuMemcpyHtoDAsync", part, place, 1, len(data))
         ctypes.memset(place, 0, self.size)
         self.cuda.call("cuCtxSetCurrent", target.context)
         self.cuda.call("cuMemsetD32", target.receive, 0, Size(self.size // 4))
         return data
 
-    def _arrived(self, target: Device, data: bytes) -> dict[str, int] | None:
+    def _find_mismatch(self, target: Device, data: bytes) -> dict[str, int] | None:
         """Where what lies on the target differs from what was sent; None when it does not."""
         place = Handle(host_pages.address(self.host))
-        self._local(target, "cuMemcpyDtoHAsync", place, target.receive, 1)
-        return _difference(self.host, data)
+        self._time_local(target, "cuMemcpyDtoHAsync", place, target.receive, 1)
+        return _first_difference(self.host, data)
 
-    def _pattern(self, name: str) -> bytes:
+    def _pair_pattern(self, name: str) -> bytes:
         return pattern(min(self.size, self.tile), name)
 
-    def _timed(self, source: Device, target: Device, repeats: int, size: int = 0) -> float:
+    def _time_copies(self, source: Device, target: Device, repeats: int, size: int = 0) -> float:
         self.cuda.call("cuCtxSetCurrent", target.context)
         self.cuda.call("cuEventRecord", target.first, target.stream)
-        self._copy(source, target, repeats, size or self.size)
+        self._queue_copies(source, target, repeats, size or self.size)
         self.cuda.call("cuEventRecord", target.last, target.stream)
         return self.cuda.seconds(target.first, target.last)
 
-    def _copy(self, source: Device, target: Device, repeats: int, size: int) -> None:
-        to, of = (target.receive, target.context), (source.send, source.context)
+    def _queue_copies(self, source: Device, target: Device, repeats: int, size: int) -> None:
+        to, origin = (target.receive, target.context), (source.send, source.context)
         for _ in range(repeats):
-            self.cuda.call("cuMemcpyPeerAsync", *to, *of, Size(size), target.stream)
+            self.cuda.call("cuMemcpyPeerAsync", *to, *origin, Size(size), target.stream)
 
-    def _both(self, one: Device, other: Device, repeats: int) -> float:
+    def _time_both_ways(self, source: Device, target: Device, repeats: int) -> float:
         """Both directions at once, from the start of the first copy to the end of the last one."""
         cuda = self.cuda
-        cuda.call("cuCtxSetCurrent", other.context)
-        cuda.call("cuEventRecord", other.first, other.stream)
-        cuda.call("cuStreamWaitEvent", one.stream, other.first, 0)
+        cuda.call("cuCtxSetCurrent", target.context)
+        cuda.call("cuEventRecord", target.first, target.stream)
+        cuda.call("cuStreamWaitEvent", source.stream, target.first, 0)
         for _ in range(repeats):
-            self._copy(one, other, 1, self.size)
-            cuda.call("cuCtxSetCurrent", one.context)
-            self._copy(other, one, 1, self.size)
-            cuda.call("cuCtxSetCurrent", other.context)
-        cuda.call("cuCtxSetCurrent", one.context)
-        cuda.call("cuEventRecord", one.last, one.stream)
-        cuda.call("cuCtxSetCurrent", other.context)
-        cuda.call("cuStreamWaitEvent", other.stream, one.last, 0)
-        cuda.call("cuEventRecord", other.last, other.stream)
-        return cuda.seconds(other.first, other.last)
+            self._queue_copies(source, target, 1, self.size)
+            cuda.call("cuCtxSetCurrent", source.context)
+            self._queue_copies(target, source, 1, self.size)
+            cuda.call("cuCtxSetCurrent", target.context)
+        cuda.call("cuCtxSetCurrent", source.context)
+        cuda.call("cuEventRecord", source.last, source.stream)
+        cuda.call("cuCtxSetCurrent", target.context)
+        cuda.call("cuStreamWaitEvent", target.stream, source.last, 0)
+        cuda.call("cuEventRecord", target.last, target.stream)
+        return cuda.seconds(target.first, target.last)
 
-    def _local(self, device: Device, name: str, to: Any, of: Any, repeats: int, size: int = 0) -> float:
+    def _time_local(
+        self, device: Device, name: str, to: Any, origin: Any, repeats: int, size: int = 0
+    ) -> float:
         """Copies within a device's own stream: with the host, or inside the device."""
         self.cuda.call("cuEventRecord", device.first, device.stream)
         for _ in range(repeats):
-            self.cuda.call(name, to, of, Size(size or self.size), device.stream)
+            self.cuda.call(name, to, origin, Size(size or self.size), device.stream)
         self.cuda.call("cuEventRecord", device.last, device.stream)
         return self.cuda.seconds(device.first, device.last)
 
-    def _repeats(self, seconds: float) -> int:
+    def _repeat_count(self, seconds: float) -> int:
         return max(2, min(MOST, int(self.aim / seconds))) if seconds > 0 else MOST
 
-    def _speed(self, copies: int, seconds: float) -> float | None:
+    def _gb_per_s(self, copies: int, seconds: float) -> float | None:
         return round(copies * self.size / seconds / 1e9, 2) if seconds > 0 else None
 
 
@@ -197,12 +199,12 @@ def pattern(size: int, name: str) -> bytes:
     return (piece * (size // len(piece) + 1))[:size]
 
 
-def _difference(found: mmap.mmap, wanted: bytes) -> dict[str, int] | None:
+def _first_difference(memory: mmap.mmap, wanted: bytes) -> dict[str, int] | None:
     """The first place where memory does not hold the wanted bytes over and over; None when it does."""
     size = len(wanted)
-    for start in range(0, len(found), size):
-        if _memcmp(Handle(host_pages.address(found) + start), wanted, Size(size)):
-            seen = found[start : start + size]
-            place = next(i for i, (a, b) in enumerate(zip(seen, wanted, strict=True)) if a != b)
-            return {"offset": start + place, "found": seen[place], "wanted": wanted[place]}
+    for start in range(0, len(memory), size):
+        if _memcmp(Handle(host_pages.address(memory) + start), wanted, Size(size)):
+            part = memory[start : start + size]
+            place = next(i for i, (a, b) in enumerate(zip(part, wanted, strict=True)) if a != b)
+            return {"offset": start + place, "found": part[place], "wanted": wanted[place]}
     return None

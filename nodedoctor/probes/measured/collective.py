@@ -5,7 +5,7 @@
 
 Prints one JSON document. Ranks get the environment torchrun gives them. A run that fails is repeated on the
 numbers of ranks in `--ladder`; with `--isolate` also with one setting at a time. `--fault` makes a rank die,
-stay away or alter a result, to see that it is told. Runs on Python 3.8.
+stay away or alter a result, to see that it is reported. Runs on Python 3.8.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RANK_LOSS_WAIT_S = 3.0  # seconds for the others to notice that one rank is gone
 def main() -> None:
     """Run as a program."""
     words = options(sys.argv[1:])
-    begun = time.monotonic()
+    began = time.monotonic()
     os.environ.setdefault("NCCL_DEBUG", "INFO")
     os.environ.setdefault("NCCL_DEBUG_SUBSYS", "INIT,NET,ENV,GRAPH,P2P,SHM")
     try:
@@ -46,7 +46,7 @@ def main() -> None:
         print(json.dumps({"error": "no-torch", "text": f"{type(error).__name__}: {error}"}))
         return
     runs = list(all_runs(torch, words))
-    seconds = round(time.monotonic() - begun, 2)
+    seconds = round(time.monotonic() - began, 2)
     document: dict[str, Any] = {"torch": torch.__version__, "runs": runs, "seconds": seconds}
     print(json.dumps({**document, "members": members(document)}))
 
@@ -54,7 +54,7 @@ def main() -> None:
 def members(value: Any) -> int:
     """As in plain_json.py, which a foreign interpreter does not have."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return sum(1 + members(one) for one in inner)
+    return sum(1 + members(member) for member in inner)
 
 
 def all_runs(torch: Any, words: dict[str, str]) -> Iterator[dict[str, Any]]:
@@ -115,7 +115,7 @@ def follow(
         exits[rank] = None
     for reader in pipes:
         os.close(reader)
-    return {rank: said.decode("utf-8", "replace").split("\n") for rank, said in text.items()}, exits
+    return {rank: output.decode("utf-8", "replace").split("\n") for rank, output in text.items()}, exits
 
 
 def give_up(pid: int) -> None:
@@ -129,15 +129,15 @@ def give_up(pid: int) -> None:
 
 def summary(lines: dict[int, list[str]], exits: dict[int, int | None], ranks: int) -> dict[str, Any]:
     """What became of each rank, and the operations all of them did."""
-    said: dict[int, list[dict[str, Any]]] = {}
+    rows: dict[int, list[dict[str, Any]]] = {}
     logs: list[str] = []
     for rank, own in lines.items():
-        said[rank] = [json.loads(line[1:]) for line in own if line.startswith("\x1e{") and line.endswith("}")]
+        rows[rank] = [json.loads(line[1:]) for line in own if line.startswith("\x1e{") and line.endswith("}")]
         logs.append(ends("\n".join(line for line in own if "NCCL" in line), LOG // ranks))
-    at = {rank: ([one["at"] for one in own if "at" in one] or ["start"])[-1] for rank, own in said.items()}
+    at = {rank: ([row["at"] for row in own if "at" in row] or ["start"])[-1] for rank, own in rows.items()}
     died = [r for r in at if exits.get(r) and at[r] != "error"]
-    errors = {r: one["error"] for r, own in said.items() for one in own if "error" in one}
-    wrong = [dict(one, rank=r) for r, own in said.items() for one in own if one.get("ok") is False]
+    errors = {r: row["error"] for r, own in rows.items() for row in own if "error" in row}
+    wrong = [dict(row, rank=r) for r, own in rows.items() for row in own if row.get("ok") is False]
     done = [r for r in at if at[r] == "end"]
     return {
         "ok": len(done) == ranks and not wrong,
@@ -146,7 +146,7 @@ def summary(lines: dict[int, list[str]], exits: dict[int, int | None], ranks: in
         "waiting": {r: at[r] for r in at if exits[r] is None and at[r] not in ("start", "end")},
         "errors": errors,
         "wrong": wrong,
-        "operations": [one for one in said.get(0, ()) if "busbw_gbytes_s" in one],
+        "operations": [row for row in rows.get(0, ()) if "busbw_gbytes_s" in row],
         "log": "" if len(done) == ranks and not wrong else "\n".join(logs),
     }
 
@@ -222,17 +222,17 @@ def one_operation(torch: Any, name: str, size: int, rank: int, ranks: int, devic
     count = size // 4 // ranks
     ones = (torch.arange(count * ranks, device=device) % 251).float()
     for _ in range(2):
-        taken, wanted, work = prepared(torch, name, ones, count, rank, ranks)
+        tensor, wanted, work = prepared(torch, name, ones, count, rank, ranks)
         wait(torch, device)
-        begun = time.monotonic()
+        began = time.monotonic()
         work()
         wait(torch, device)
-        took = time.monotonic() - begun
+        took = time.monotonic() - began
     if fault == "corrupt" and name == "all_reduce":
-        taken[count // 2] += 1
+        tensor[count // 2] += 1
     factor = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0}.get(name, (ranks - 1) / ranks)
     speed = ones.numel() * 4 / max(took, 1e-9) / 1e9 * factor  # nccl-tests, doc/PERFORMANCE.md
-    right = bool(torch.equal(taken, wanted))
+    right = bool(torch.equal(tensor, wanted))
     tell(operation=name, bytes=ones.numel() * 4, busbw_gbytes_s=round(speed, 3), ok=right)
 
 
@@ -279,7 +279,7 @@ def pretty(size: int) -> str:
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
+    """A port without a listener."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

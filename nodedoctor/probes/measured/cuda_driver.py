@@ -63,7 +63,7 @@ class Cuda:
         function = getattr(self._library, VERSION_2.get(name, name))
         code = function(*arguments)
         if code:
-            raise CudaError(self._name(code), code, name)
+            raise CudaError(self._error_name(code), code, name)
 
     def number(self, name: str, *arguments: Any) -> int:
         """What a function writes through its first argument, an int."""
@@ -97,7 +97,7 @@ class Cuda:
         self.copied += milliseconds.value / 1000
         return milliseconds.value / 1000
 
-    def _name(self, code: int) -> str:
+    def _error_name(self, code: int) -> str:
         text = ctypes.c_char_p()
         if self._library.cuGetErrorName(code, ctypes.byref(text)) or not text.value:
             return f"CUDA_ERROR_{code}"

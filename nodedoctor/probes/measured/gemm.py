@@ -35,9 +35,9 @@ def main() -> None:
         print(json.dumps({"error": "no-gpu", "text": f"{built}, sees no GPU"}))
         return
     torch.manual_seed(7)
-    one, other = (torch.randn(size, size).to(torch.bfloat16) for _ in range(2))
+    first, second = (torch.randn(size, size).to(torch.bfloat16) for _ in range(2))
     document: dict[str, Any] = {
-        "gpus": [measured(torch, *numbered, one, other) for numbered in enumerate(devices)]
+        "gpus": [measured(torch, *numbered, first, second) for numbered in enumerate(devices)]
     }
     print(json.dumps({**document, "members": members(document)}))
 
@@ -45,26 +45,26 @@ def main() -> None:
 def members(value: Any) -> int:
     """As in plain_json.py, which a foreign interpreter does not have."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return sum(1 + members(one) for one in inner)
+    return sum(1 + members(member) for member in inner)
 
 
-def measured(torch: Any, index: int, device: str, one: Any, other: Any) -> dict[str, Any]:
+def measured(torch: Any, index: int, device: str, first: Any, second: Any) -> dict[str, Any]:
     """One GPU: its speed, its name, and a sum over the bits of each repeat."""
-    said: dict[str, Any] = {"index": index}
+    gpu: dict[str, Any] = {"index": index}
     try:
-        said["name"] = device if device == "cpu" else torch.cuda.get_device_name(device)
-        left, right = one.to(device), other.to(device)
-        sums = {bits(torch, left @ right) for _ in range(3)}
+        gpu["name"] = device if device == "cpu" else torch.cuda.get_device_name(device)
+        lhs, rhs = first.to(device), second.to(device)
+        sums = {bits(torch, lhs @ rhs) for _ in range(3)}
         wait(torch, device)
-        begun = time.monotonic()
+        began = time.monotonic()
         for _ in range(REPEATS):
-            left @ right
+            lhs @ rhs
         wait(torch, device)
-        took = time.monotonic() - begun
+        took = time.monotonic() - began
     except Exception as error:
-        return {**said, "error": f"{type(error).__name__}: {str(error)[:500]}"}
-    tflops = 2 * left.shape[0] ** 3 * REPEATS / took / 1e12
-    return {**said, "tflops": round(tflops, 3), "sums": sorted(sums)}
+        return {**gpu, "error": f"{type(error).__name__}: {str(error)[:500]}"}
+    tflops = 2 * lhs.shape[0] ** 3 * REPEATS / took / 1e12
+    return {**gpu, "tflops": round(tflops, 3), "sums": sorted(sums)}
 
 
 def wait(torch: Any, device: str) -> None:

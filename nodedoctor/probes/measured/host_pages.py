@@ -39,7 +39,7 @@ def pages(size: int, node: int | None) -> mmap.mmap:
     """Touched memory, on a node if one is given; OSError when the kernel refuses that node."""
     memory = mmap.mmap(-1, size)
     if node is not None:
-        _bind(memory, size, node)
+        _bind_memory(memory, size, node)
     for place in range(0, size, mmap.PAGESIZE):
         memory[place] = 0
     return memory
@@ -50,7 +50,7 @@ def address(memory: mmap.mmap) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
-def _bind(memory: mmap.mmap, size: int, node: int) -> None:
+def _bind_memory(memory: mmap.mmap, size: int, node: int) -> None:
     number = MBIND.get(platform.machine())
     if number is None:
         raise OSError(0, "binding memory is not known for this machine")
@@ -65,8 +65,8 @@ def _bind(memory: mmap.mmap, size: int, node: int) -> None:
 
 def listed_numbers(text: str) -> list[int]:
     """The numbers of a list as the kernel writes it, 0-3,8; ValueError for another text."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), min(int(last or first), int(first) + MOST_NODES) + 1)
-    return found
+        numbers += range(int(first), min(int(last or first), int(first) + MOST_NODES) + 1)
+    return numbers

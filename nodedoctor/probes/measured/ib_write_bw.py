@@ -43,7 +43,7 @@ def main() -> None:
 def members(value: Any) -> int:
     """As in plain_json.py: this program may be handed over as a text, without files beside it."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return sum(1 + members(one) for one in inner)
+    return sum(1 + members(member) for member in inner)
 
 
 def loopback(word: str, end: float) -> dict[str, str]:
@@ -68,12 +68,12 @@ def loopback(word: str, end: float) -> dict[str, str]:
 def outcome(client: subprocess.Popen[str], server: subprocess.Popen[str], limit: float) -> dict[str, str]:
     """The client's answer; where it failed, also what the server had to say."""
     try:
-        said, _ = client.communicate(timeout=max(limit - time.monotonic(), 0.1))
+        output, _ = client.communicate(timeout=max(limit - time.monotonic(), 0.1))
     except subprocess.TimeoutExpired:
         return {"error": "timeout", "said": last_words(client)}
     if client.returncode == 0:
-        return {"text": said[-KEPT:]}
-    return {"error": "failed", "said": (said[-KEPT // 2 :] + "\n" + last_words(server)).strip()}
+        return {"text": output[-KEPT:]}
+    return {"error": "failed", "said": (output[-KEPT // 2 :] + "\n" + last_words(server)).strip()}
 
 
 @contextlib.contextmanager
@@ -101,14 +101,14 @@ def die_with_parent() -> None:
 
 
 def last_words(process: subprocess.Popen[str]) -> str:
-    """End a child and hand on what it said; one that cannot be killed is left behind."""
+    """End a child and return what it said; one that cannot be killed is left behind."""
     with contextlib.suppress(OSError):
         process.kill()
     try:
-        said, _ = process.communicate(timeout=1)
+        output, _ = process.communicate(timeout=1)
     except (subprocess.TimeoutExpired, ValueError):  # ValueError: it was read before
         return ""
-    return (said or "")[-KEPT // 2 :].strip()
+    return (output or "")[-KEPT // 2 :].strip()
 
 
 def listens(port: int, server: subprocess.Popen[str], limit: float) -> bool:
@@ -128,7 +128,7 @@ def listeners() -> Iterator[str]:
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
+    """A port without a listener."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

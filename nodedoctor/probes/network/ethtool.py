@@ -2,7 +2,7 @@
 
     python -I ethtool.py
 
-`interfaces` by name, of each physical one that is up: what was dropped for want of buffers, and pause frames.
+`interfaces` by name, of each physical one that is up: what was dropped by full buffers, and pause frames.
 Drivers have hundreds of counters, of which those of WANTED are printed. The kernel asks the adapter's
 firmware, which may not answer: this program is then killed at its time limit.
 """
@@ -54,8 +54,8 @@ def statistics(name: str) -> dict[str, int]:
     names, values = bytearray(12 + NAME_BYTES * count), bytearray(8 + 8 * count)
     struct.pack_into("III", names, 0, GET_NAMES, STATISTICS, count)
     struct.pack_into("II", values, 0, GET_VALUES, count)
-    told = ask(name, names)[12:]
-    words = [told[at : at + NAME_BYTES].split(b"\0")[0].decode("ascii", "replace") for at in
+    table = ask(name, names)[12:]
+    words = [table[at : at + NAME_BYTES].split(b"\0")[0].decode("ascii", "replace") for at in
              range(0, NAME_BYTES * count, NAME_BYTES)]  # fmt: skip
     counts = struct.unpack_from(f"{count}Q", ask(name, values), 8)
     return {word: number for word, number in zip(words, counts, strict=True) if WANTED.fullmatch(word)}

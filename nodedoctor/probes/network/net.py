@@ -36,8 +36,8 @@ NAMES = 256
 
 def text(root: str, path: str) -> str | None:
     """The first 64 KiB of a small file of the tree, stripped; None when it cannot be read."""
-    found = text_below(root, path)
-    return None if found is None else found.strip()
+    content = text_below(root, path)
+    return None if content is None else content.strip()
 
 
 def interfaces(root: str, net: str) -> dict[str, dict[str, Any]]:
@@ -47,7 +47,7 @@ def interfaces(root: str, net: str) -> dict[str, dict[str, Any]]:
     except OSError:
         return {}
     six = ipv6(root, net)
-    found: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for name in names:
         path = f"/sys/class/net/{name}"
         here = inside(root, path)
@@ -59,8 +59,8 @@ def interfaces(root: str, net: str) -> dict[str, dict[str, Any]]:
         master = f"{here}/master"
         entry["master"] = os.path.basename(os.readlink(master)) if os.path.islink(master) else None
         entry["addresses"] = [*ipv4(name), *six.get(name, [])] if not root else six.get(name, [])
-        found[name] = entry
-    return found
+        entries[name] = entry
+    return entries
 
 
 def ipv4(name: str) -> list[str]:
@@ -75,30 +75,30 @@ def ipv4(name: str) -> list[str]:
 
 def ipv6(root: str, net: str) -> dict[str, list[str]]:
     """IPv6 addresses by interface."""
-    found: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
     for line in (text(root, f"{net}/if_inet6") or "").splitlines():
         words = line.split()
         if len(words) == 6 and len(words[0]) == 32:
             address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[0]))
-            found.setdefault(words[5], []).append(address)
-    return found
+            addresses.setdefault(words[5], []).append(address)
+    return addresses
 
 
 def default_routes(root: str, net: str) -> list[str]:
     """Interfaces that lead to everywhere, the preferred first."""
     rows = [line.split() for line in (text(root, f"{net}/route") or "").splitlines()[1:]]
-    ways = [(int(row[6]), row[0]) for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"]
-    return [name for _, name in sorted(ways)]
+    routes = [(int(row[6]), row[0]) for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"]
+    return [name for _, name in sorted(routes)]
 
 
 def in_hosts(root: str, host: str) -> list[str]:
     """The addresses /etc/hosts gives a name."""
-    found = []
+    addresses = []
     for line in (text(root, "/etc/hosts") or "").splitlines():
         words = line.partition("#")[0].split()
         if host in words[1:] or host.partition(".")[0] in words[1:]:
-            found.append(words[0])
-    return found
+            addresses.append(words[0])
+    return addresses
 
 
 def resolved(host: str, seconds: float) -> dict[str, Any]:
@@ -165,22 +165,22 @@ def clock() -> dict[str, Any] | None:
 
 def main() -> None:
     """Print the document."""
-    given, _ = options(__doc__, root="/", seconds="3", resolve="")
-    if given["resolve"]:
-        print(json.dumps(resolve(given["resolve"])))
+    arguments, _ = options(__doc__, root="/", seconds="3", resolve="")
+    if arguments["resolve"]:
+        print(json.dumps(resolve(arguments["resolve"])))
         return
-    root = given["root"].rstrip("/")
+    root = arguments["root"].rstrip("/")
     net = "/proc/1/net" if root else "/proc/net"
     host = text(root, "/proc/sys/kernel/hostname") or socket.gethostname()
-    known = in_hosts(root, host)
+    addresses = in_hosts(root, host)
     servers = [line.split()[1] for line in (text(root, "/etc/resolv.conf") or "").splitlines()
                if line.startswith("nameserver ") and len(line.split()) > 1]  # fmt: skip
     document = {
         "interfaces": interfaces(root, net),
         "default_routes": default_routes(root, net),
         "hostname": host,
-        "hosts": known,
-        "resolved": resolved(host, float(given["seconds"])) if not known and not root else None,
+        "hosts": addresses,
+        "resolved": resolved(host, float(arguments["seconds"])) if not addresses and not root else None,
         "nameservers": servers,
         "firewall": firewall(root),
         "clock": clock(),

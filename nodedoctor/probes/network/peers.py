@@ -43,7 +43,7 @@ KEPT = 4096
 
 
 class PeerProbe:
-    """The way to one host; `told` is filled while it is tried."""
+    """The way to one host; its answers are filled in while it is tried."""
 
     def __init__(self, host: str, port: int, until: float) -> None:
         self.host, self.port, self.until = host, port, until
@@ -54,14 +54,14 @@ class PeerProbe:
         return max(0.05, self.until - time.monotonic())
 
     def follow(self) -> None:
-        """Everything there is to try, in order; a failure of one step is told and ends there."""
+        """Everything there is to try, in order; a failure of one step is noted and ends there."""
         try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            answers = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             self.told.update(name_error=getattr(error, "strerror", None) or str(error), finished=True)
             return
-        self.told["addresses"] = list(dict.fromkeys(str(address[0]) for *_, address in found))
-        family, _, _, _, address = found[0]
+        self.told["addresses"] = list(dict.fromkeys(str(address[0]) for *_, address in answers))
+        family, _, _, _, address = answers[0]
         mtu = local_mtu(family, address)
         self.told["interface_mtu"] = mtu
         sizes: dict[str, dict[str, Any]] = {}
@@ -126,7 +126,7 @@ def too_large(tried: dict[str, Any]) -> bool:
 
 def together(tries: list[Callable[[], None]]) -> None:
     """Run them all at once and wait for them."""
-    threads = [threading.Thread(target=one, daemon=True) for one in tries]
+    threads = [threading.Thread(target=attempt, daemon=True) for attempt in tries]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -160,9 +160,9 @@ def interface_mtu(asker: socket.socket, ours: str) -> int | None:
     return None
 
 
-def rendezvous(said: str) -> tuple[int, bool]:
+def rendezvous(option: str) -> tuple[int, bool]:
     """The port ranks meet at, and whether somebody named it."""
-    for text in (said, os.environ.get("MASTER_PORT", "")):
+    for text in (option, os.environ.get("MASTER_PORT", "")):
         if text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 65536:
             return int(text[:6]), True
     return RENDEZVOUS, False
@@ -170,16 +170,16 @@ def rendezvous(said: str) -> tuple[int, bool]:
 
 def main() -> None:
     """Print the document."""
-    given, hosts = options(__doc__, port="", seconds="7")
-    port, named = rendezvous(given["port"])
-    until = time.monotonic() + float(given["seconds"])
-    ways = [PeerProbe(host, port, until) for host in dict.fromkeys(hosts)]
-    threads = [threading.Thread(target=way.follow, daemon=True) for way in ways]
+    arguments, hosts = options(__doc__, port="", seconds="7")
+    port, is_named = rendezvous(arguments["port"])
+    until = time.monotonic() + float(arguments["seconds"])
+    peers = [PeerProbe(host, port, until) for host in dict.fromkeys(hosts)]
+    threads = [threading.Thread(target=peer.follow, daemon=True) for peer in peers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    document = {"port": port, "port_named": named, "peers": {way.host: dict(way.told) for way in ways}}
+    document = {"port": port, "port_named": is_named, "peers": {peer.host: dict(peer.told) for peer in peers}}
     sys.stdout.write(dumps(with_count(document)) + "\n")
     sys.stdout.flush()
     os._exit(0)  # a resolver that never answers would keep the process

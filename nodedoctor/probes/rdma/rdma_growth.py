@@ -3,7 +3,7 @@
     python -I rdma_growth.py [--root DIR] [--seconds 1]
 
 The document has the `seconds` between the two readings of the first counter, and under `growth` by how much
-each counter grew, by `DEVICE/PORT/NAME`; those that stood still or went back (a reset) are 0.
+each counter grew, by `DEVICE/PORT/NAME`; those that did not change or went back (a reset) are 0.
 `uptime_seconds` is how long the counters may have run: the kernel's, as drivers seldom load later.
 """
 
@@ -39,14 +39,14 @@ NAMES = (
 
 def read(root: str) -> dict[str, int]:
     """Every counter there is; a file that does not hold a number is left out."""
-    found: dict[str, int] = {}
+    counters: dict[str, int] = {}
     for name in NAMES:
         for path in glob.glob(f"{root}/sys/class/infiniband/*/ports/*/{name}"):
             parts = path.split("/")
-            told = text_below(root, path[len(root) :], 32) or ""
-            if told.strip().isdecimal():
-                found[f"{parts[-5]}/{parts[-3]}/{parts[-1]}"] = int(told)
-    return found
+            text = text_below(root, path[len(root) :], 32) or ""
+            if text.strip().isdecimal():
+                counters[f"{parts[-5]}/{parts[-3]}/{parts[-1]}"] = int(text)
+    return counters
 
 
 def uptime(root: str) -> float | None:

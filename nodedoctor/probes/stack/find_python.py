@@ -93,23 +93,23 @@ def main() -> None:
     argv = sys.argv[1:]
     at = argv.index("--") if "--" in argv else len(argv)
     options, prefix = _parse_arguments(argv[:at]), argv[at + 1 :]
-    found: dict[str, Any] = {}
+    choice: dict[str, Any] = {}
     try:
         if prefix:
-            found.update(why=f"reached with --exec {' '.join(prefix)}", explicit=True)
+            choice.update(why=f"reached with --exec {' '.join(prefix)}", explicit=True)
             ask = ["timeout", f"{options.limit:g}", options.python or "python3"]
-            _exec([*prefix, *ask, *_program(found, options.deep, {})], dict(os.environ))
+            _exec_python([*prefix, *ask, *_program(choice, options.deep, {})], dict(os.environ))
         processes = running(options.pid) if options.pid else []
-        candidates = list(_distinct(_candidates(processes)))
+        candidates = list(_drop_duplicates(_list_candidates(processes)))
         if not options.python and not any(c.torch and not c.problem for c in candidates):
             candidates = [_behind_shim(candidate) for candidate in candidates]
-        found.update(others=[candidate._asdict() for candidate in candidates], running=processes)
-        chosen = _named_python(options.python) if options.python else _choose(candidates)
-        found.update(why=chosen.why, explicit=bool(options.python))
-        found["others"] = [other for other in found["others"] if other["path"] != chosen.path]
-        _exec_as_owner(os.path.abspath(_binary(chosen.path)), found, options.deep)
+        choice.update(others=[candidate._asdict() for candidate in candidates], running=processes)
+        chosen = _named_python(options.python) if options.python else _choose_interpreter(candidates)
+        choice.update(why=chosen.why, explicit=bool(options.python))
+        choice["others"] = [entry for entry in choice["others"] if entry["path"] != chosen.path]
+        _exec_as_owner(os.path.abspath(_real_binary(chosen.path)), choice, options.deep)
     except NoPython as error:
-        document = {"error": {"reason": error.reason, "note": str(error)}, "found": found}
+        document = {"error": {"reason": error.reason, "note": str(error)}, "found": choice}
         print(json.dumps(with_count(document)))
 
 
@@ -123,24 +123,24 @@ class PythonRequest(NamedTuple):
 
 
 def _parse_arguments(words: list[str]) -> PythonRequest:
-    asked, rest = PythonRequest(), list(words)
+    request, rest = PythonRequest(), list(words)
     while rest:
         word = rest.pop(0)
         if word == "--deep":
-            asked = asked._replace(deep=True)
+            request = request._replace(deep=True)
         elif word == "--python" and rest:
-            asked = asked._replace(python=rest.pop(0))
+            request = request._replace(python=rest.pop(0))
         elif word == "--pid" and rest:
-            asked = asked._replace(pid=(*asked.pid, rest.pop(0)))
+            request = request._replace(pid=(*request.pid, rest.pop(0)))
         elif word == "--limit" and rest:
-            asked = asked._replace(limit=float(rest.pop(0)))
+            request = request._replace(limit=float(rest.pop(0)))
         else:
             sys.stderr.write(f"{__doc__}\n")
             sys.exit(2)
-    return asked
+    return request
 
 
-def _choose(candidates: list[Interpreter]) -> Interpreter:
+def _choose_interpreter(candidates: list[Interpreter]) -> Interpreter:
     usable = [candidate for candidate in candidates if not candidate.problem]
     if not usable:
         raise NoPython("none", "no Python was found: no environment is active, and none is on PATH")
@@ -158,36 +158,36 @@ def _named_python(text: str) -> Interpreter:
     return Interpreter(os.path.abspath(path), "named with --python")
 
 
-def _candidates(processes: list[Running]) -> Iterator[Interpreter]:
+def _list_candidates(processes: list[Running]) -> Iterator[Interpreter]:
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if os.environ.get(name):
-            yield from _environment(os.environ[name], name)
-    yield from _project()
+            yield from _environment_python(os.environ[name], name)
+    yield from _project_python()
     for process in processes:
         why = f"runs {process['role']} {process['pid']}"
-        yield from _environment(process["prefix"], why, process.get("problem", ""))
+        yield from _environment_python(process["prefix"], why, process.get("problem", ""))
     name = next((name for name in ("python3", "python") if _on_path(name)), "")
     if name:
         path = _on_path(name)
-        yield Interpreter(path, f"{name} on PATH", _torch_below(_prefix(path)))
+        yield Interpreter(path, f"{name} on PATH", _torch_below(_python_prefix(path)))
 
 
-def _distinct(candidates: Iterator[Interpreter]) -> Iterator[Interpreter]:
-    seen = set()
+def _drop_duplicates(candidates: Iterator[Interpreter]) -> Iterator[Interpreter]:
+    paths = set()
     for candidate in candidates:
-        if candidate.path not in seen:
-            seen.add(candidate.path)
+        if candidate.path not in paths:
+            paths.add(candidate.path)
             yield candidate
 
 
-def _environment(prefix: str, why: str, problem: str = "") -> Iterator[Interpreter]:
+def _environment_python(prefix: str, why: str, problem: str = "") -> Iterator[Interpreter]:
     paths = [os.path.join(os.path.abspath(prefix), "bin", name) for name in ("python", "python3")]
     path = next((path for path in paths if os.path.isfile(path)), "")
     problem = problem or ("" if path else "there is no interpreter")
     yield Interpreter(path or paths[0], why, "" if problem else _torch_below(prefix), problem)
 
 
-def _project() -> Iterator[Interpreter]:
+def _project_python() -> Iterator[Interpreter]:
     """A .venv of the working directory, if it is ours: anybody can leave one in a shared folder."""
     folder = os.path.join(os.getcwd(), ".venv")
     try:
@@ -195,7 +195,7 @@ def _project() -> Iterator[Interpreter]:
     except OSError:
         return
     problem = "" if owner == os.geteuid() else f"it belongs to uid {owner}, not to us"
-    yield from _environment(folder, ".venv of the working directory", problem)
+    yield from _environment_python(folder, ".venv of the working directory", problem)
 
 
 def _on_path(name: str) -> str:
@@ -207,19 +207,19 @@ def _on_path(name: str) -> str:
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")
 
 
-def _prefix(python: str) -> str:
+def _python_prefix(python: str) -> str:
     return os.path.dirname(os.path.dirname(python))
 
 
 def _behind_shim(candidate: Interpreter) -> Interpreter:
     """The same with the path of the binary; costs a process for a shim, so only done to find a torch."""
     try:
-        path = candidate.path if candidate.problem else _binary(candidate.path)
+        path = candidate.path if candidate.problem else _real_binary(candidate.path)
     except NoPython as error:
         return candidate._replace(problem=str(error))
     if path == candidate.path:
         return candidate
-    return candidate._replace(path=path, torch=_torch_below(_prefix(path)))
+    return candidate._replace(path=path, torch=_torch_below(_python_prefix(path)))
 
 
 def _torch_below(prefix: str) -> str:
@@ -236,8 +236,8 @@ def _torch_below(prefix: str) -> str:
     return ""
 
 
-def _binary(python: str) -> str:
-    """The program behind a shim or wrapper script; a real binary stands for itself, links untouched."""
+def _real_binary(python: str) -> str:
+    """The program behind a shim or wrapper script; a real binary is returned as it is, links untouched."""
     if read_text(python, 2) != "#!":
         return python
     if is_root() and (writer := _who_else_writes_script(python)):
@@ -261,9 +261,9 @@ def _binary(python: str) -> str:
 
 def _working_directory() -> str:
     """As a shell has it: by the name it was entered with."""
-    told = os.environ.get("PWD", "")
+    path = os.environ.get("PWD", "")
     return (
-        told if os.path.isabs(told) and os.path.exists(told) and os.path.samefile(told, ".") else os.getcwd()
+        path if os.path.isabs(path) and os.path.exists(path) and os.path.samefile(path, ".") else os.getcwd()
     )
 
 
@@ -274,10 +274,10 @@ def _who_else_writes_script(script: str) -> Writer | None:
     return next((writer for writer in writers if writer is not None), None)
 
 
-def _exec_as_owner(python: str, found: dict[str, Any], deep: bool) -> NoReturn:
+def _exec_as_owner(python: str, choice: dict[str, Any], deep: bool) -> NoReturn:
     environ, note = dict(os.environ), ""
     hidden = {} if deep else {name: environ[name] for name in LOADED if name in environ}
-    program = _program(found, deep, hidden)  # read while we may: we may lie in a home of root's
+    program = _program(choice, deep, hidden)  # read while we may: we may lie in a home of root's
     try:
         owner = owner_to_become(python, imports=deep, also=_search_path() if deep else ())
         if owner is None:
@@ -289,7 +289,7 @@ def _exec_as_owner(python: str, found: dict[str, Any], deep: bool) -> NoReturn:
         raise NoPython("denied", f"{python}: {error.strerror}{note}") from None
     os.chdir("/")
     try:
-        _exec([python, *program], environ)
+        _exec_python([python, *program], environ)
     except NoPython as refused:
         raise NoPython(refused.reason, f"{refused}{note}") from None
 
@@ -301,7 +301,7 @@ def _search_path() -> list[str]:
     return [*folders, *glob.glob(f"{glob.escape(local)}/python3*/site-packages")]
 
 
-def _program(found: dict[str, Any], deep: bool, environ: dict[str, str]) -> list[str]:
+def _program(choice: dict[str, Any], deep: bool, environ: dict[str, str]) -> list[str]:
     """The arguments that make an interpreter run our text; our files it may neither see nor be let read.
 
     `environ` are variables to judge by, which it may be started without. Only to import torch does it read
@@ -315,10 +315,10 @@ def _program(found: dict[str, Any], deep: bool, environ: dict[str, str]) -> list
     values = {"PARTS": parts, "ENVIRON": environ, "MAGIC": MAGIC_NUMBER, "CODES": packed}
     source = "".join(f"{name} = {value!r}\n" for name, value in values.items()) + _START
     options = ["-I", "-B"] if deep else ["-I", "-S", "-B"]
-    return [*options, "-c", source, *(["--deep"] if deep else []), json.dumps(found)]
+    return [*options, "-c", source, *(["--deep"] if deep else []), json.dumps(choice)]
 
 
-def _exec(argv: list[str], environ: dict[str, str]) -> NoReturn:
+def _exec_python(argv: list[str], environ: dict[str, str]) -> NoReturn:
     try:
         os.execvpe(argv[0], argv, environ)
     except OSError as error:

@@ -1,7 +1,7 @@
 """What a shim of pyenv leads to, read from the files that pyenv itself reads. A part of find_python.py.
 
 Running a shim starts some twenty shells, 80 ms. Decided here is the plain case only, where the first version
-told is one that is installed and nobody's hook has a say; in every other case the shim has to be run.
+named is one that is installed and no hook is configured; in every other case the shim has to be run.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _HOOKS = (
 
 def behind(shim: str, folder: str) -> str | None:
     """The interpreter pyenv would run for its shim in a working directory; None where that is not plain."""
-    found = _SHIM.search(_text(shim))
-    if found is None:
+    match = _SHIM.search(_read_text(shim))
+    if match is None:
         return None
-    root, told = found.group(1), os.environ.get("PYENV_VERSION")
-    if not told:
+    root, setting = match.group(1), os.environ.get("PYENV_VERSION")
+    if not setting:
         if os.environ.get("PYENV_DIR"):
             return None
-        told = _first_word(_version_file(folder, root))
-    version = told.partition(":")[0]
-    if not _PLAIN.fullmatch(version) or version == "system" or _hooked(root):
+        setting = _first_word(_version_file(folder, root))
+    version = setting.partition(":")[0]
+    if not _PLAIN.fullmatch(version) or version == "system" or _has_hooks(root):
         return None
     path = os.path.join(root, "versions", version, "bin", os.path.basename(shim))
     return path if os.path.isfile(path) and os.access(path, os.X_OK) else None
@@ -55,17 +55,17 @@ def _version_file(folder: str, root: str) -> str:
 
 
 def _first_word(file: str) -> str:
-    words = (line.split()[0] for line in _text(file).splitlines() if line.strip())
+    words = (line.split()[0] for line in _read_text(file).splitlines() if line.strip())
     return next((word for word in words if not word.startswith("#")), "")
 
 
-def _hooked(root: str) -> bool:
+def _has_hooks(root: str) -> bool:
     places = [place.format(root=glob.escape(root)) for place in _HOOKS]
     places += map(glob.escape, os.environ.get("PYENV_HOOK_PATH", "").split(":"))
     return any(glob.glob(f"{place}/version-name/*.bash") for place in places if place)
 
 
-def _text(file: str) -> str:
+def _read_text(file: str) -> str:
     try:
         with open(file, encoding="utf-8", errors="replace") as opened:
             return opened.read(_BYTES)

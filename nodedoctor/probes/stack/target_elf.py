@@ -43,24 +43,24 @@ class Elf:
 def read_elf(path: str) -> Elf | None:
     """The loader's view of a file; None for what it would skip: unreadable, not ELF, 32 bit, cut off."""
     try:
-        with _opened(path) as file:
-            return _read(file.fileno(), path)
+        with _open_file(path) as file:
+            return _parse_elf(file.fileno(), path)
     except (OSError, struct.error, ValueError, OverflowError, MemoryError):
         return None
 
 
 def nccl_version(elf: Elf) -> tuple[str, str]:
     """The NCCL version and the CUDA it was built with, from NCCL's own banner; empty when there is none."""
-    found = NCCL_BANNER.search(_constants(elf))
-    return (found.group(1).decode(), found.group(2).decode()) if found else ("", "")
+    match = NCCL_BANNER.search(_read_constants(elf))
+    return (match.group(1).decode(), match.group(2).decode()) if match else ("", "")
 
 
 def arch_list(libtorch_python: str) -> list[str]:
     """What torch.cuda.get_arch_list() would say: the flags compiled into libtorch_python.so."""
     elf = read_elf(libtorch_python)
-    found = set(ARCH_FLAGS.findall(_constants(elf))) if elf else set()
-    longest = max(map(len, found), default=0)
-    telling = [text for text in found if len(text) == longest]
+    texts = set(ARCH_FLAGS.findall(_read_constants(elf))) if elf else set()
+    longest = max(map(len, texts), default=0)
+    telling = [text for text in texts if len(text) == longest]
     return telling[0].decode().replace(";", " ").split() if len(telling) == 1 else []
 
 
@@ -70,13 +70,13 @@ def symbols(path: str, prefix: bytes, defined: bool) -> set[str] | None:
     None when there is no table to read.
     """
     try:
-        with _opened(path) as file:
-            return _symbols(file.fileno(), prefix, defined)
+        with _open_file(path) as file:
+            return _read_symbols(file.fileno(), prefix, defined)
     except (OSError, struct.error, ValueError, OverflowError, MemoryError):
         return None
 
 
-def _symbols(fd: int, prefix: bytes, defined: bool) -> set[str] | None:
+def _read_symbols(fd: int, prefix: bytes, defined: bool) -> set[str] | None:
     head = os.pread(fd, 64, 0)
     if head[:5] != b"\x7fELF\x02":
         return None
@@ -91,35 +91,35 @@ def _symbols(fd: int, prefix: bytes, defined: bool) -> set[str] | None:
             entries = os.pread(fd, min(section[5], SYMBOL_BYTES), section[4])
             names_at, names_size = sections[section[6]][4:6]
             names = os.pread(fd, min(names_size, SYMBOL_BYTES), names_at)
-            return _matching(order, entries, names, prefix, defined)
+            return _matching_symbols(order, entries, names, prefix, defined)
     return None
 
 
-def _matching(order: str, entries: bytes, names: bytes, prefix: bytes, defined: bool) -> set[str]:
-    found = set()
-    whole = len(entries) // 24 * 24
-    for at, info, _, section, _, _ in struct.iter_unpack(order + "IBBHQQ", entries[:whole]):
+def _matching_symbols(order: str, entries: bytes, names: bytes, prefix: bytes, defined: bool) -> set[str]:
+    symbols = set()
+    size = len(entries) // 24 * 24
+    for at, info, _, section, _, _ in struct.iter_unpack(order + "IBBHQQ", entries[:size]):
         optional = section == 0 and info >> 4 == STB_WEAK
         if (section != 0) == defined and not optional and names.startswith(prefix, at):
-            found.add(names[at : names.find(b"\0", at)].decode("utf-8", "replace"))
-    return found
+            symbols.add(names[at : names.find(b"\0", at)].decode("utf-8", "replace"))
+    return symbols
 
 
-def _opened(path: str) -> io.FileIO:
+def _open_file(path: str) -> io.FileIO:
     # Without blocking: a named pipe in a library folder would wait for its writer.
     return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
-def _constants(elf: Elf) -> bytes:
+def _read_constants(elf: Elf) -> bytes:
     try:
-        with _opened(elf.path) as file:
+        with _open_file(elf.path) as file:
             parts = [os.pread(file.fileno(), min(size, RODATA_BYTES), at) for at, size in elf.rodata[:4]]
     except (OSError, OverflowError, MemoryError):
         return b""
     return b"\0".join(parts)
 
 
-def _read(fd: int, path: str) -> Elf | None:
+def _parse_elf(fd: int, path: str) -> Elf | None:
     head = os.pread(fd, 64, 0)
     if len(head) < 64 or head[:5] != b"\x7fELF\x02":
         return None
@@ -133,10 +133,12 @@ def _read(fd: int, path: str) -> Elf | None:
     for kind, _, at, _, _, size in segments:
         if kind == PT_DYNAMIC:
             _read_dynamic(fd, elf, order, os.pread(fd, min(size, DYNAMIC_BYTES), at), loads)
-    elf.rodata = _rodata(order, os.pread(fd, shsize * shnum, shoff) if shoff else b"", shsize, names_at, fd)
+    elf.rodata = _rodata_sections(
+        order, os.pread(fd, shsize * shnum, shoff) if shoff else b"", shsize, names_at, fd
+    )
     if not elf.rodata:  # stripped of section headers: all that is loaded and not writable
-        kept = [part for part in segments if part[0] == PT_LOAD and not part[1] & WRITABLE]
-        elf.rodata = [(part[2], part[5]) for part in kept]
+        read_only = [part for part in segments if part[0] == PT_LOAD and not part[1] & WRITABLE]
+        elf.rodata = [(part[2], part[5]) for part in read_only]
     return elf
 
 
@@ -153,12 +155,12 @@ def _read_dynamic(fd: int, elf: Elf, order: str, table: bytes, loads: list[tuple
         elif tag == DT_SONAME:
             elf.soname = text
         elif tag == DT_RPATH:
-            elf.rpath = _folders(text, elf.path)
+            elf.rpath = _rpath_folders(text, elf.path)
         else:
-            elf.runpath = _folders(text, elf.path)
+            elf.runpath = _rpath_folders(text, elf.path)
 
 
-def _folders(search_path: str, object_path: str) -> list[str]:
+def _rpath_folders(search_path: str, object_path: str) -> list[str]:
     """The folders of an RPATH; $ORIGIN is the folder the object was found in, symbolic links kept."""
     origin = os.path.dirname(os.path.abspath(object_path))
     for word, value in (("ORIGIN", origin), ("LIB", "lib64"), ("PLATFORM", "x86_64")):
@@ -166,7 +168,7 @@ def _folders(search_path: str, object_path: str) -> list[str]:
     return [os.path.normpath(folder) for folder in search_path.split(":") if folder]
 
 
-def _rodata(order: str, table: bytes, size: int, names_at: int, fd: int) -> list[tuple[int, int]]:
+def _rodata_sections(order: str, table: bytes, size: int, names_at: int, fd: int) -> list[tuple[int, int]]:
     starts = range(0, len(table) - size + 1, size or 1)
     sections = [struct.unpack_from(order + "IIQQQQ", table, at) for at in starts]
     if not 0 <= names_at < len(sections):

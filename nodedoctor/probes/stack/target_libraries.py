@@ -59,20 +59,20 @@ class Loader:
 
     def resolve(self, name: str) -> dict[str, str]:
         """Which file a library name becomes, and by which rule; an empty path when it is nowhere."""
-        for path, rule in self._tries(name):
+        for path, rule in self._load_candidates(name):
             elf = read_elf(path)
             if elf is not None and self.program.kind in (b"", elf.kind):
                 return {"name": name, "path": path, "real": os.path.realpath(path), "rule": rule}
         return {"name": name, "path": "", "real": "", "rule": ""}
 
-    def _tries(self, name: str) -> Iterator[tuple[str, str]]:
+    def _load_candidates(self, name: str) -> Iterator[tuple[str, str]]:
         chain = [] if name == WITHOUT_TORCH else self.chain
         for path in self.preload:
             elf = read_elf(path)
             if elf is not None and name in (elf.soname, os.path.basename(path)):
                 yield path, "LD_PRELOAD"
         if not (chain and chain[0].runpath):
-            yield from self._rpaths(name, chain)
+            yield from self._rpath_candidates(name, chain)
         for folder in self.library_path:
             yield os.path.join(folder, name), "LD_LIBRARY_PATH"
         for folder in chain[0].runpath if chain else []:
@@ -83,7 +83,7 @@ class Loader:
         for folder in DEFAULT_FOLDERS:
             yield os.path.join(folder, name), "default folders"
 
-    def _rpaths(self, name: str, chain: list[Elf]) -> Iterator[tuple[str, str]]:
+    def _rpath_candidates(self, name: str, chain: list[Elf]) -> Iterator[tuple[str, str]]:
         for elf in [*chain, self.program]:
             for folder in [] if elf.runpath else elf.rpath:
                 yield os.path.join(folder, name), "RPATH of " + os.path.basename(elf.path)
@@ -94,8 +94,8 @@ def _torch_chain(torch_folder: str) -> list[Elf]:
     chain = []
     homes = [os.path.join(torch_folder, "lib"), os.path.join(sys.prefix, "lib")] if torch_folder else []
     for name in ("libtorch_cuda.so", "libtorch.so", "libtorch_python.so"):
-        found = [elf for elf in (read_elf(os.path.join(home, name)) for home in homes) if elf is not None]
-        chain += found[:1]
+        objects = [elf for elf in (read_elf(os.path.join(home, name)) for home in homes) if elf is not None]
+        chain += objects[:1]
     return chain
 
 
@@ -112,16 +112,16 @@ def _cache_entries() -> Iterator[tuple[str, str]]:
     fitting = (len(data) - base - CACHE_HEAD) // CACHE_ENTRY
     for i in range(min(struct.unpack_from("=I", data, base + len(CACHE_MAGIC))[0], fitting)):
         key, value = struct.unpack_from("=4xII", data, base + CACHE_HEAD + CACHE_ENTRY * i)
-        name = _string(data, base + key)
+        name = _c_string(data, base + key)
         if FAMILY.match(name):
-            yield name, _string(data, base + value)
+            yield name, _c_string(data, base + value)
 
 
-def _string(data: bytes, at: int) -> str:
+def _c_string(data: bytes, at: int) -> str:
     return data[at : at + 4096].split(b"\0")[0].decode("utf-8", "replace")
 
 
-def _places(loader: Loader, site_folders: list[str], cuda_home: str) -> Iterator[tuple[str, str]]:
+def _search_places(loader: Loader, site_folders: list[str], cuda_home: str) -> Iterator[tuple[str, str]]:
     """Where to look, and the folder or file; the same file may turn up several times."""
     for path in loader.preload:
         yield "LD_PRELOAD", path
@@ -151,8 +151,8 @@ def _places(loader: Loader, site_folders: list[str], cuda_home: str) -> Iterator
         yield "vLLM", folder
 
 
-def _files(path: str) -> list[str]:
-    """The libraries of interest in a folder; a file stands for itself."""
+def _library_files(path: str) -> list[str]:
+    """The libraries of interest in a folder; a file is returned as it is."""
     try:
         names = sorted(os.listdir(path))
     except OSError:
@@ -165,14 +165,16 @@ def find_libraries(site_folders: list[str], torch_folder: str, cuda_home: str) -
     loader = Loader(torch_folder)
     places: dict[str, list[str]] = {}
     first: dict[str, str] = {}
-    for place, folder in _places(loader, site_folders, cuda_home):
-        for path in _files(folder):
+    for place, folder in _search_places(loader, site_folders, cuda_home):
+        for path in _library_files(folder):
             real = os.path.realpath(path)
             first.setdefault(real, path)
             if place not in places.setdefault(real, []):
                 places[real].append(place)
     copies = [
-        dict(copy, found=places[real]) for real, copy in ((r, _copy(p, r)) for r, p in first.items()) if copy
+        dict(copy, found=places[real])
+        for real, copy in ((r, _library_row(p, r)) for r, p in first.items())
+        if copy
     ]
     needed = [name for elf in loader.chain for name in elf.needed if FAMILY.match(name)]
     linked_in = bool(loader.chain) and not any(name.startswith("libnccl.") for name in needed)
@@ -186,14 +188,14 @@ def find_libraries(site_folders: list[str], torch_folder: str, cuda_home: str) -
 
 
 def _nccl_missing(loader: Loader, resolved: list[dict[str, str]]) -> list[str] | None:
-    """The NCCL functions torch calls and the libnccl it gets does not have; None when that cannot be told."""
+    """The NCCL functions torch calls and the libnccl it gets does not have; None when that is not known."""
     won = next((item["path"] for item in resolved if item["name"].startswith("libnccl.so")), "")
     needs = symbols(loader.chain[0].path, b"nccl", defined=False) if loader.chain and won else None
     has = symbols(won, b"", defined=True) if needs else None
     return sorted(needs - has) if needs and has else None
 
 
-def _copy(path: str, real: str) -> dict[str, object]:
+def _library_row(path: str, real: str) -> dict[str, object]:
     """One library; empty for what the loader would skip."""
     family, elf = FAMILY.match(os.path.basename(path)), read_elf(path)
     if family is None or elf is None:

@@ -48,7 +48,7 @@ class Untrusted(PermissionError):
 
 
 class Owner(NamedTuple):
-    """Whom to run an interpreter as, and what of it that user, or others, can write."""
+    """The user to run an interpreter as, and what of it that user, or others, can write."""
 
     uid: int
     writer: Writer
@@ -60,16 +60,16 @@ def owner_to_become(python: str, *, imports: bool, also: Iterable[str] = ()) -> 
     `python` is an absolute path. As root: None when only root can write what it runs. The owner when that is
     one user, or when the folder of the program is hers, who then chose all the rest. Uid 65534 when several
     can write it. With `imports` it is going to import packages, from the folders `also` too. Untrusted when
-    there is nobody to import them as.
+    there is no user to import them as.
     """
     if not is_root():
         return None
-    writers, named = Writers(), os.path.normpath(python)
-    writers.path(os.path.dirname(named))
+    writers, program = Writers(), os.path.normpath(python)
+    writers.path(os.path.dirname(program))
     its_own = list(writers.found)
     if not its_own:
-        _look_at_start(named, writers, () if imports else BARE)
-        for path in _loaded(os.environ) if imports else ():
+        _look_at_start(program, writers, () if imports else BARE)
+        for path in _preload_paths(os.environ) if imports else ():
             writers.path(path)
     if writers.found:
         owners = {writer.uid for writer in its_own[:1] or writers.found}
@@ -79,7 +79,7 @@ def owner_to_become(python: str, *, imports: bool, also: Iterable[str] = ()) -> 
                 raise Untrusted(writer)
         return owner
     if imports:
-        _look_at_packages(named, writers)
+        _look_at_packages(program, writers)
         for folder in also:
             writers.tree(folder)
         if writers.found:
@@ -89,15 +89,15 @@ def owner_to_become(python: str, *, imports: bool, also: Iterable[str] = ()) -> 
 
 def trusted_loading(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment without what would make the dynamic loader load files of others; as root only."""
-    kept = dict(environ)
+    trusted = dict(environ)
     if is_root():
         for name in LOADED:
-            if name in kept:
-                paths = list(_loaded({name: kept[name]}))
-                kept[name] = ":".join(path for path in paths if who_else_writes(path) is None)
-                if not kept[name]:
-                    del kept[name]  # empty it would be the working directory
-    return kept
+            if name in trusted:
+                paths = list(_preload_paths({name: trusted[name]}))
+                trusted[name] = ":".join(path for path in paths if who_else_writes(path) is None)
+                if not trusted[name]:
+                    del trusted[name]  # empty it would be the working directory
+    return trusted
 
 
 def who_else_writes(path: str) -> Writer | None:
@@ -107,28 +107,28 @@ def who_else_writes(path: str) -> Writer | None:
     return next(iter(writers.found), None)
 
 
-def _loaded(environ: Mapping[str, str]) -> Iterator[str]:
+def _preload_paths(environ: Mapping[str, str]) -> Iterator[str]:
     for name in LOADED:
         yield from (path for path in re.split("[:; ]", environ.get(name, "")) if os.path.isabs(path))
 
 
 def _look_at_start(python: str, writers: Writers, enter: Collection[str]) -> None:
     """Everything that the interpreter reads before the first line of a program, and its standard library."""
-    programs = _programs(python)
+    programs = _link_chain(python)
     for program in programs:
         writers.path(program)
-        for folder in _rpaths(program):
+        for folder in _program_rpaths(program):
             writers.path(folder)
         # Files that move its standard library (Modules/getpath.py), for a build tree or an embedded Python.
         for file in (f"{program}._pth", f"{os.path.dirname(program)}/pybuilddir.txt"):
             if os.path.lexists(file):
                 writers.found.append(Writer(file, 0, "decides what it runs, and is not understood"))
-    for file in _configs(programs):
+    for file in _config_files(programs):
         writers.path(file)
-    for home in _homes(programs):
+    for home in _base_homes(programs):
         writers.path(home)
         writers.path(f"{home}/{os.path.basename(programs[-1])}")
-    for prefix in _prefixes(programs):
+    for prefix in _library_prefixes(programs):
         for archive in glob.iglob(f"{glob.escape(prefix)}/lib*/py*3*.zip"):
             writers.path(archive)
         for library in glob.iglob(f"{glob.escape(prefix)}/lib*/py*3.*"):
@@ -141,9 +141,9 @@ def _look_at_start(python: str, writers: Writers, enter: Collection[str]) -> Non
 
 def _look_at_packages(python: str, writers: Writers) -> None:
     """Everything that `import` can reach from site-packages."""
-    programs = _programs(python)
-    prefixes, waiting = _prefixes(programs), list[str]()
-    config = "".join(map(read_text, _configs(programs[:1])))
+    programs = _link_chain(python)
+    prefixes, waiting = _library_prefixes(programs), list[str]()
+    config = "".join(map(read_text, _config_files(programs[:1])))
     if config and not re.search(r"^[ \t]*include-system-site-packages[ \t]*=[ \t]*true", config, re.M | re.I):
         prefixes = [os.path.dirname(os.path.dirname(python))]
     for prefix in prefixes:
@@ -174,7 +174,7 @@ def _named_by_startup_files(folder: str) -> Iterator[str]:
             yield from _ABSOLUTE.findall(read_text(file))
 
 
-def _programs(python: str) -> list[str]:
+def _link_chain(python: str) -> list[str]:
     """The program and each file that it is a link to."""
     chain = [python]
     while os.path.islink(chain[-1]) and len(chain) < 40:
@@ -182,29 +182,29 @@ def _programs(python: str) -> list[str]:
     return list(dict.fromkeys([*chain, os.path.realpath(python)]))
 
 
-def _configs(programs: list[str]) -> list[str]:
+def _config_files(programs: list[str]) -> list[str]:
     folders = [os.path.dirname(program) for program in programs]
     return [f"{place}/pyvenv.cfg" for folder in folders for place in (folder, os.path.dirname(folder))]
 
 
-def _homes(programs: list[str]) -> list[str]:
+def _base_homes(programs: list[str]) -> list[str]:
     """The folder of the installation that a virtual environment was made from, as pyvenv.cfg names it."""
     pattern = re.compile(r"^[ \t]*home[ \t]*=[ \t]*(\S.*)$", re.M | re.I)
-    return [home.rstrip() for file in _configs(programs) for home in pattern.findall(read_text(file))]
+    return [home.rstrip() for file in _config_files(programs) for home in pattern.findall(read_text(file))]
 
 
-def _prefixes(programs: list[str]) -> list[str]:
+def _library_prefixes(programs: list[str]) -> list[str]:
     """Where a standard library may be found from these programs, most likely first."""
-    found: list[str] = []
-    for folder in [*map(os.path.dirname, programs), *_homes(programs)]:
+    prefixes: list[str] = []
+    for folder in [*map(os.path.dirname, programs), *_base_homes(programs)]:
         for _ in range(FOLDERS_ABOVE):
             folder = os.path.dirname(folder)
-            found.append(folder)
-    beside = any(glob.glob(f"{glob.escape(prefix)}/lib*/py*3*/os.py") for prefix in found)
-    return list(dict.fromkeys(found if beside else [*found, *SYSTEM]))
+            prefixes.append(folder)
+    beside = any(glob.glob(f"{glob.escape(prefix)}/lib*/py*3*/os.py") for prefix in prefixes)
+    return list(dict.fromkeys(prefixes if beside else [*prefixes, *SYSTEM]))
 
 
-def _rpaths(program: str) -> list[str]:
+def _program_rpaths(program: str) -> list[str]:
     elf = read_elf(program)
     return [folder for folder in (*elf.rpath, *elf.runpath) if os.path.isabs(folder)] if elf else []
 
@@ -220,7 +220,7 @@ def read_text(file: str, limit: int = _TEXT_BYTES) -> str:
 
 
 def become(uid: int, environ: Mapping[str, str]) -> dict[str, str]:
-    """Stop being root for good and return that user's environment; OSError when that cannot be."""
+    """Give up root for all that follows and return that user's environment; OSError when that cannot be."""
     try:
         user = pwd.getpwuid(uid)
         groups, gid, home = os.getgrouplist(user.pw_name, user.pw_gid), user.pw_gid, user.pw_dir

@@ -1,4 +1,4 @@
-"""What the Python that trains has installed and would load, told by itself without importing torch.
+"""What the Python that trains has installed and would load, by its own account, without importing torch.
 
     PYTHON -I -S target_python.py [FOUND-JSON]
     PYTHON -I target_python.py --deep [FOUND-JSON]
@@ -129,16 +129,16 @@ def distributions(folders: list[str]) -> Iterator[dict[str, object]]:
             continue
         for entry in entries:
             if entry.endswith((".dist-info", ".egg-info")):
-                yield _distribution(folder, entry)
+                yield _distribution_row(folder, entry)
 
 
-def _distribution(folder: str, entry: str) -> dict[str, object]:
+def _distribution_row(folder: str, entry: str) -> dict[str, object]:
     name, _, version = entry.rpartition(".")[0].partition("-")
     version = re.sub(r"-py\d.*$", "", version)  # as an .egg-info has it
-    found: dict[str, object] = {"name": canonical(name), "version": version, "location": folder}
+    distribution: dict[str, object] = {"name": canonical(name), "version": version, "location": folder}
     matters = MATTER.fullmatch(canonical(name)) is not None
     if version and not matters:
-        return found
+        return distribution
     here = os.path.join(folder, entry)
     texts = (read_text(path) for path in (here + "/METADATA", here + "/PKG-INFO", here))
     headers = next((text for text in texts if text), "").partition("\n\n")[0]
@@ -146,11 +146,11 @@ def _distribution(folder: str, entry: str) -> dict[str, object]:
     requires = re.findall(r"^Requires-Dist: *(\S.*)$", headers, re.M)
     requires += read_text(here + "/requires.txt").partition("[")[0].split("\n")
     origin = re.findall(r'"url": *"([^"]*)"', read_text(here + "/direct_url.json"))
-    found["version"] = (versions or [version])[0]
-    found["requires"] = [line.rstrip(" ") for line in requires if line and matters]
-    found["installer"] = read_text(here + "/INSTALLER").strip()
-    found["url"] = re.sub(r"//[^/@]*@", "//", (origin or [""])[0])
-    return found
+    distribution["version"] = (versions or [version])[0]
+    distribution["requires"] = [line.rstrip(" ") for line in requires if line and matters]
+    distribution["installer"] = read_text(here + "/INSTALLER").strip()
+    distribution["url"] = re.sub(r"//[^/@]*@", "//", (origin or [""])[0])
+    return distribution
 
 
 def canonical(name: str) -> str:
@@ -167,8 +167,8 @@ def conda_packages() -> list[str]:
 
 def torch_folder(folders: list[str]) -> str:
     """The folder `import torch` would take, empty when there is none."""
-    found = (os.path.join(folder, "torch") for folder in folders)
-    return next((folder for folder in found if os.path.isfile(os.path.join(folder, "version.py"))), "")
+    candidates = (os.path.join(folder, "torch") for folder in folders)
+    return next((folder for folder in candidates if os.path.isfile(os.path.join(folder, "version.py"))), "")
 
 
 def torch_facts(folder: str) -> dict[str, object]:
@@ -206,11 +206,11 @@ def _home_of_nvcc(nvcc: str) -> str:
 def _toolkit_version(home: str) -> str:
     """The toolkit's version from its own files; nothing of it is run."""
     text = read_text(os.path.join(home, "version.json"))
-    found = re.search(r'"cuda_nvcc"[^}]*?"version" *: *"([\d.]+)"', text)
-    if found is None:
-        found = re.search(r"CUDA Version ([\d.]+)", read_text(os.path.join(home, "version.txt")))
-    if found is not None:
-        return found.group(1)
+    match = re.search(r'"cuda_nvcc"[^}]*?"version" *: *"([\d.]+)"', text)
+    if match is None:
+        match = re.search(r"CUDA Version ([\d.]+)", read_text(os.path.join(home, "version.txt")))
+    if match is not None:
+        return match.group(1)
     number = re.search(
         r"#define CUDA_VERSION (\d+)", read_text(os.path.join(home, "include", "cuda.h"), CUDA_H_BYTES)
     )
@@ -218,7 +218,7 @@ def _toolkit_version(home: str) -> str:
 
 
 def owner(path: str) -> int:
-    """The uid a path belongs to, -1 when that cannot be told."""
+    """The uid a path belongs to, -1 when that is not known."""
     try:
         return os.stat(path).st_uid
     except OSError:
@@ -273,17 +273,17 @@ def deep() -> dict[str, object]:
 
 def main() -> None:
     """Print the document."""
-    found = [argument for argument in sys.argv[1:] if argument.startswith("{")]
+    choices = [argument for argument in sys.argv[1:] if argument.startswith("{")]
     be_the_environment()
     document = {"deep": deep()} if "--deep" in sys.argv else describe()
-    document["found"] = json.loads(found[0]) if found else {}
+    document["found"] = json.loads(choices[0]) if choices else {}
     print(json.dumps({**document, "members": members(document)}))
 
 
 def members(value: object) -> int:
     """As in plain_json.py, which a foreign interpreter does not have."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return sum(1 + members(one) for one in inner)
+    return sum(1 + members(member) for member in inner)
 
 
 if __name__ == "__main__":

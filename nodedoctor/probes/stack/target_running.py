@@ -1,6 +1,6 @@
 """In which Python environments the given processes run.
 
-A part of find_python.py: standard library only. /proc of a sick process can block its reader for ever, so the
+A part of find_python.py: standard library only. /proc of a sick process can hang its reader, so the
 reading is done by a forked child that is left behind when it does not answer.
 """
 
@@ -29,30 +29,30 @@ def running(processes: Iterable[str]) -> list[Running]:
     answers, start = os.pipe()
     reader = os.fork()
     if reader == 0:
-        _answer(wanted, start)
+        _write_answer(wanted, start)
     os.close(start)
-    answer = _read(answers)
+    answer = _read_answer(answers)
     end([reader])
     try:
-        found: list[Any] = json.loads(answer)
+        rows: list[Any] = json.loads(answer)
     except ValueError:
         return []
-    return [process for process in found if process["prefix"]]
+    return [process for process in rows if process["prefix"]]
 
 
-def _answer(wanted: list[tuple[str, str]], pipe: int) -> None:
+def _write_answer(wanted: list[tuple[str, str]], pipe: int) -> None:
     """The forked child: it must not keep our output open, nor ever return."""
     try:
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 1)
         os.dup2(nothing, 2)
         with os.fdopen(pipe, "w") as answer:
-            json.dump([_process(role, pid) for role, pid in wanted], answer)
+            json.dump([_process_row(role, pid) for role, pid in wanted], answer)
     finally:
         os._exit(0)
 
 
-def _read(pipe: int) -> bytes:
+def _read_answer(pipe: int) -> bytes:
     answer = b""
     while select.select([pipe], [], [], SCAN_TIMEOUT_S)[0]:
         data = os.read(pipe, 65536)
@@ -63,24 +63,24 @@ def _read(pipe: int) -> bytes:
     return answer
 
 
-def _process(role: str, pid: str) -> Running:
+def _process_row(role: str, pid: str) -> Running:
     """The environment of one process, from the libraries it has mapped: setproctitle cannot hide those."""
-    found = {"role": role, "pid": pid, "prefix": ""}
+    process = {"role": role, "pid": pid, "prefix": ""}
     try:
         with open(f"/proc/{pid}/maps", errors="replace") as file:
             mapped = SITE.search(file.read())
         program = os.readlink(f"/proc/{pid}/exe")
         elsewhere = os.readlink(f"/proc/{pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt")
     except OSError:
-        return found
+        return process
     site = mapped or SITE.search(program)
-    found["prefix"] = site.group(1) if site else os.path.dirname(os.path.dirname(program))
+    process["prefix"] = site.group(1) if site else os.path.dirname(os.path.dirname(program))
     if site:
-        found["python"] = site.group(2)
-        found["ray"] = _ray_version((f"/proc/{pid}/root" if elsewhere else "") + site.group(0))
+        process["python"] = site.group(2)
+        process["ray"] = _ray_version((f"/proc/{pid}/root" if elsewhere else "") + site.group(0))
     if elsewhere:
-        found["problem"] = "it runs in another container: reach it with --exec"
-    return found
+        process["problem"] = "it runs in another container: reach it with --exec"
+    return process
 
 
 def _ray_version(site: str) -> str:

@@ -13,19 +13,19 @@ from nodedoctor.report.html.markup import Markup, each_piece, element
 def render(document: Mapping[str, Any]) -> str:
     """The page of a `nodedoctor.accept/1` document."""
     page = accept_page(document)
-    table = blocks.rates_table(("", "rate", *HEADS, ""), map(_rate, page.rates))
+    table = blocks.rates_table(("", "rate", *HEADS, ""), map(_rate_row, page.rates))
     return markup.page(
         f"{page.status.word} {page.headline}"[:120],
         blocks.head(page.status, page.headline, page.when),
         blocks.section("rates", "Rates", blocks.scroll(table, "rates") if page.rates else None),
         *(
-            blocks.section(title.split()[0].lower(), title, element("ul", each_piece(map(_line, lines))))
+            blocks.section(title.split()[0].lower(), title, element("ul", each_piece(map(_list_item, lines))))
             for title, lines in page.lists
         ),
     )
 
 
-def _rate(rate: RatePage) -> Markup:
+def _rate_row(rate: RatePage) -> Markup:
     return element(
         "tr",
         element("td", blocks.word(rate.status) if rate.mark else None),
@@ -35,5 +35,5 @@ def _rate(rate: RatePage) -> Markup:
     )
 
 
-def _line(text: str) -> Markup:
+def _list_item(text: str) -> Markup:
     return element("li", text)

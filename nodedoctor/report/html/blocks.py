@@ -12,7 +12,7 @@ from nodedoctor.report.page import DOCS, FIX, Labelled, after_steps
 from nodedoctor.report.steps import advice, repair_steps
 
 EVIDENCE_LINES = 12
-"""Lines of evidence that stand open; more of them are folded."""
+"""Lines of evidence that are shown unfolded; more of them are folded."""
 
 
 def word(status: Status) -> Markup:
@@ -36,17 +36,17 @@ def rates_table(names: Iterable[str], entries: Iterable[Markup]) -> Markup:
     return element("table", element("thead", heads), element("tbody", each_piece(entries)), class_="rates")
 
 
-def mark(said: str, kind: str) -> Markup:
+def mark(text: str, kind: str) -> Markup:
     """A word in the colour of a status."""
-    return element("b", said, class_=f"word {kind}")
+    return element("b", text, class_=f"word {kind}")
 
 
 def section(name: str, title: str, *pieces: Piece, count: int | None = None) -> Markup:
-    """A part of the page that stands open; nothing when there is nothing in it."""
+    """A part of the page that is always open; nothing when there is nothing in it."""
     body = join_pieces(*pieces)
     if not body:
         return body
-    return element("section", element("h2", *_title(title, count)), body, id=name)
+    return element("section", element("h2", *_section_title(title, count)), body, id=name)
 
 
 def folded(name: str, title: str, *pieces: Piece, count: int | None = None) -> Markup:
@@ -54,7 +54,7 @@ def folded(name: str, title: str, *pieces: Piece, count: int | None = None) -> M
     body = join_pieces(*pieces)
     if not body:
         return body
-    head = element("summary", element("h2", *_title(title, count)))
+    head = element("summary", element("h2", *_section_title(title, count)))
     return element("section", element("details", head, body), id=name)
 
 
@@ -71,25 +71,25 @@ def row(first: Markup, name: Piece, *rest: Piece, id_: str | None = None) -> Mar
 
 def pairs(entries: Iterable[tuple[str, Piece]]) -> Markup:
     """Names and what belongs to them; what has nothing is left out."""
-    shown = (join_pieces(element("dt", name), element("dd", told)) for name, told in entries if told)
-    listed = each_piece(shown)
-    return element("dl", listed, class_="pairs") if listed else listed
+    shown = (join_pieces(element("dt", name), element("dd", piece)) for name, piece in entries if piece)
+    body = each_piece(shown)
+    return element("dl", body, class_="pairs") if body else body
 
 
 def evidence(items: Iterable[Evidence]) -> Markup:
     """What a finding rests on, by the probe that printed it."""
     grouped = groupby(items, key=lambda item: (item["probe"], is_reading(item)))
     return each_piece(
-        _evidence(
-            f"{probe}, values read" if read else probe, "\n".join(one["text"].strip("\n") for one in group)
+        _evidence_block(
+            f"{probe}, values read" if read else probe, "\n".join(part["text"].strip("\n") for part in group)
         )
         for (probe, read), group in grouped
     )
 
 
-def remedy(fix: Fix, label: str = FIX, after: Iterable[Labelled] | None = None) -> Markup:
+def remedy(fix: Fix, label: str = FIX, closing: Iterable[Labelled] | None = None) -> Markup:
     """What to do: prose with what it interrupts, commands, and what comes behind these."""
-    told = after_steps(fix) if after is None else after
+    parts = after_steps(fix) if closing is None else closing
     return element(
         "div",
         labelled(label, prose(advice(fix))),
@@ -98,18 +98,18 @@ def remedy(fix: Fix, label: str = FIX, after: Iterable[Labelled] | None = None) 
             labelled(part.label, link(part.text))
             if part.label == DOCS
             else labelled(part.label, command(part.text), "div")
-            for part in told
+            for part in parts
         ),
         class_="do",
     )
 
 
-def labelled(label: str, told: Piece, name: str = "p") -> Markup | None:
+def labelled(label: str, piece: Piece, name: str = "p") -> Markup | None:
     """A paragraph that says first what it is; nothing when there is nothing to say."""
-    if not told:
+    if not piece:
         return None
     lead = element("span", label, class_="label") if label else None
-    return element(name, lead, element("span" if name == "p" else "div", told), class_="labelled")
+    return element(name, lead, element("span" if name == "p" else "div", piece), class_="labelled")
 
 
 def steps(fix: Fix) -> Markup:
@@ -140,11 +140,11 @@ def scroll(inner: Markup, label: str) -> Markup:
     return element("div", inner, class_="scroll", role="region", aria_label=label, tabindex="0")
 
 
-def _title(title: str, count: int | None) -> tuple[Piece, Piece]:
+def _section_title(title: str, count: int | None) -> tuple[Piece, Piece]:
     return title, element("span", f" {count}", class_="count") if count is not None else None
 
 
-def _evidence(probe: str, printed: str) -> Markup:
+def _evidence_block(probe: str, printed: str) -> Markup:
     every = printed.split("\n")
     shown, rest = every[:EVIDENCE_LINES], every[EVIDENCE_LINES:]
     more = None

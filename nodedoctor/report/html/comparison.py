@@ -27,16 +27,16 @@ def render(comparison: Comparison, before: str, after: str) -> str:
             "header",
             element("h1", way, " ", after),
             element("p", "against ", before, class_="what"),
-            element("p", each_piece(_tally(comparison), between=" "), class_="counts"),
+            element("p", each_piece(_tally_marks(comparison), between=" "), class_="counts"),
             class_=f"head {'fail' if comparison.worse else 'pass'}",
         ),
-        blocks.section("changes", "Checks", blocks.rows(map(_change, change_groups(comparison.changes)))),
-        facts("facts", "Facts", _facts(groups), count=len(comparison.facts)),
+        blocks.section("changes", "Checks", blocks.rows(map(_change_row, change_groups(comparison.changes)))),
+        facts("facts", "Facts", _facts_table(groups), count=len(comparison.facts)),
         *(() if comparison.changes or comparison.facts else (nothing,)),
     )
 
 
-def _tally(comparison: Comparison) -> Iterator[Markup]:
+def _tally_marks(comparison: Comparison) -> Iterator[Markup]:
     for way, tone in _TONE.items():
         count = sum(change.way == way for change in comparison.changes)
         if count:
@@ -46,28 +46,28 @@ def _tally(comparison: Comparison) -> Iterator[Markup]:
         yield element("a", blocks.mark(str(count), "skip"), f" fact{'s' if count > 1 else ''}", href="#facts")
 
 
-def _change(group: ChangeGroup) -> Markup:
+def _change_row(group: ChangeGroup) -> Markup:
     first, *others = group.changes
     checks = f": {', '.join(change.check for change in group.changes)}" if others else ""
     return blocks.row(
         blocks.mark(group.way, _TONE[group.way]),
         group.name,
-        _side(first.before, word(first.before)),
+        _side_mark(first.before, word(first.before)),
         " -> ",
-        _side(first.after, word(first.after)),
+        _side_mark(first.after, word(first.after)),
         "  ",
         group.summary + checks,
     )
 
 
-def _side(result: Result | None, word: str) -> Markup:
+def _side_mark(result: Result | None, word: str) -> Markup:
     return blocks.mark(word, result["status"] if result else "skip")
 
 
-def _facts(groups: Sequence[FactGroup]) -> Markup:
+def _facts_table(groups: Sequence[FactGroup]) -> Markup:
     if not groups:
         return Markup()
-    facts = (fact for group in groups for fact in _rows(group))
+    facts = (fact for group in groups for fact in _fact_rows(group))
     head = element("tr", *(element("th", name, scope="col") for name in ("fact", "before", "after")))
     body = (
         element(
@@ -82,7 +82,7 @@ def _facts(groups: Sequence[FactGroup]) -> Markup:
     return element("table", element("thead", head), element("tbody", each_piece(body)), class_="values sides")
 
 
-def _rows(group: FactGroup) -> Iterator[FactChange]:
+def _fact_rows(group: FactGroup) -> Iterator[FactChange]:
     """One row for values that changed alike, else a row each."""
     if not group.same_values or len(group.facts) == 1:
         yield from group.facts

@@ -13,11 +13,11 @@ from nodedoctor.report.html import blocks
 from nodedoctor.report.html.markup import Markup, each_piece, element, join_pieces
 
 ABREAST = 16
-"""Things that stand side by side in columns; more of them below each other. Ours: nodes have 8 or 16 GPUs."""
+"""Things side by side in columns; more of them below each other. Ours: nodes have 8 or 16 GPUs."""
 MANY, FEW = 12, 4
-"""Keys of one object, and different values among them, from and to which it is told by value. Ours."""
+"""Keys of one object, and different values among them, from and to which it is shown by value. Ours."""
 ROWS = 300
-"""Rows of one table; the JSON report has all of them. Ours: nobody reads more, and phones get slow."""
+"""Rows of one table; the JSON report has all of them. Ours: with more, phones get slow."""
 DEPTH = 12
 """How deep a value is followed; facts of ours are half as deep."""
 _KEYS = ("index", "name", "hca", "link", "device", "address", "path", "probe", "pid", "number", "node")
@@ -26,63 +26,63 @@ _KEYS = ("index", "name", "hca", "link", "device", "address", "path", "probe", "
 Rows = Mapping[str, str]
 
 
-def facts(told: Mapping[str, Any]) -> Markup:
+def facts(facts: Mapping[str, Any]) -> Markup:
     """Every fact, folded."""
-    seen: list[tuple[str, Any]] = []
-    return each_piece(_fact(str(name), value, seen) for name, value in told.items())
+    shown: list[tuple[str, Any]] = []
+    return each_piece(_fact_block(str(name), value, shown) for name, value in facts.items())
 
 
-def _fact(name: str, value: Any, seen: list[tuple[str, Any]]) -> Markup:
-    """One fact; a large part of it that stands in an earlier one is only named."""
+def _fact_block(name: str, value: Any, shown: list[tuple[str, Any]]) -> Markup:
+    """One fact; a large part of it that is in an earlier one, too, is only named."""
     parts = value.items() if isinstance(value, dict) else [("", value)]
     plain: dict[str, str] = {}
     tables: list[Markup] = []
     for key, part in parts:
         path = f"{name}.{key}" if key else name
-        same = next((where for where, other in seen if other == part), None) if _large(part) else None
+        same = next((where for where, earlier in shown if earlier == part), None) if _is_large(part) else None
         if same:
             plain[str(key)] = f"as in {same}"
-        elif _things(part):
-            tables.append(_table(str(key), part))
+        elif _is_objects(part):
+            tables.append(_objects_table(str(key), part))
         else:
             _flatten(part, str(key), plain)
-        if _large(part) and not same:
-            seen.append((path, part))
-    body = join_pieces(_values(plain) if any(plain.values()) else None, *tables)
-    if _large(value):
-        seen.append((name, value))
+        if _is_large(part) and not same:
+            shown.append((path, part))
+    body = join_pieces(_values_table(plain) if any(plain.values()) else None, *tables)
+    if _is_large(value):
+        shown.append((name, value))
     head = element("summary", element("code", name))
     return element("details", head, body, class_="fact") if body else body
 
 
-def _large(value: Any) -> bool:
+def _is_large(value: Any) -> bool:
     return isinstance(value, list | tuple | dict) and len(value) > 2
 
 
-def _things(value: Any) -> bool:
+def _is_objects(value: Any) -> bool:
     """True for a list of objects."""
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
-def _table(title: str, things: list[Mapping[str, Any]]) -> Markup:
+def _objects_table(title: str, things: list[Mapping[str, Any]]) -> Markup:
     """Objects side by side, a row per key; many of them below each other."""
-    flat = [_flat(thing) for thing in things]
-    names = _labels(things)
+    flat = [_flat_values(thing) for thing in things]
+    names = _object_labels(things)
     caption = element("p", f"{title} ({len(things)})" if title else None, class_="caption")
     if len(things) == 1:
-        return join_pieces(caption, _values(flat[0]))
+        return join_pieces(caption, _values_table(flat[0]))
     if len(things) > ABREAST:
         return join_pieces(
-            caption, _values({name: _line(row) for name, row in zip(names, flat, strict=True)})
+            caption, _values_table({name: _row_line(row) for name, row in zip(names, flat, strict=True)})
         )
     keys = list(dict.fromkeys(key for row in flat for key, value in row.items() if value))
     head = element("tr", element("th", ""), *(element("th", name, scope="col") for name in names))
-    body = (_across(key, [row.get(key, "") for row in flat]) for key in keys[:ROWS])
+    body = (_row_across(key, [row.get(key, "") for row in flat]) for key in keys[:ROWS])
     table = element("table", element("thead", head), element("tbody", each_piece(body), _left_out(keys)))
     return join_pieces(caption, blocks.scroll(table, title or "values"))
 
 
-def _across(key: str, values: list[str]) -> Markup:
+def _row_across(key: str, values: list[str]) -> Markup:
     """One key of several things; one cell where all of them have the same."""
     head = element("th", key, scope="row")
     if len(set(values)) == 1:
@@ -98,7 +98,7 @@ def _across(key: str, values: list[str]) -> Markup:
     return element("tr", head, *cells, class_="item")
 
 
-def _values(rows: Rows) -> Markup:
+def _values_table(rows: Rows) -> Markup:
     keys = [key for key, value in rows.items() if value]
     body = (
         element("tr", element("th", key, scope="row"), element("td", rows[key]), class_="item")
@@ -114,7 +114,7 @@ def _left_out(keys: list[str]) -> Markup | None:
     return element("tr", element("td", f"{rest} more in the JSON report", colspan="2", class_="quiet"))
 
 
-def _labels(things: list[Mapping[str, Any]]) -> list[str]:
+def _object_labels(things: list[Mapping[str, Any]]) -> list[str]:
     for key in _KEYS:
         names = [str(thing.get(key, "")) for thing in things]
         if all(names) and len(set(names)) == len(names):
@@ -122,54 +122,54 @@ def _labels(things: list[Mapping[str, Any]]) -> list[str]:
     return [str(number) for number in range(len(things))]
 
 
-def _line(row: Rows) -> str:
+def _row_line(row: Rows) -> str:
     return ", ".join(f"{key} {value}" for key, value in row.items() if value)
 
 
-def _flat(value: Any) -> dict[str, str]:
+def _flat_values(value: Any) -> dict[str, str]:
     """Every value by its path; lists of objects by column, what repeats counted."""
-    found: dict[str, str] = {}
-    _flatten(value, "", found)
-    return found
+    rows: dict[str, str] = {}
+    _flatten(value, "", rows)
+    return rows
 
 
-def _flatten(value: Any, path: str, found: dict[str, str], depth: int = 0) -> None:
+def _flatten(value: Any, path: str, rows: dict[str, str], depth: int = 0) -> None:
     if depth > DEPTH:
-        found[path] = "..."
-    elif isinstance(value, dict) and (said := _grouped(value)):
-        found[path] = said
+        rows[path] = "..."
+    elif isinstance(value, dict) and (grouped := _group_keys(value)):
+        rows[path] = grouped
     elif isinstance(value, dict):
         for key, inner in value.items():
-            _flatten(inner, f"{path}.{key}" if path else str(key), found, depth + 1)
-    elif _things(value):
+            _flatten(inner, f"{path}.{key}" if path else str(key), rows, depth + 1)
+    elif _is_objects(value):
         columns: dict[str, list[str]] = {}
         for number, thing in enumerate(value):
             row: dict[str, str] = {}
             _flatten(thing, f"{path}[]", row, depth + 1)
             for key, told in row.items():
                 columns.setdefault(key, [""] * number).append(told)
-        found.update((key, _runs(told)) for key, told in columns.items())
+        rows.update((key, _count_runs(told)) for key, told in columns.items())
     elif isinstance(value, list | tuple | set | frozenset):
-        found[path] = _runs([_plain(item, depth + 1) for item in value])
+        rows[path] = _count_runs([_plain_value(item, depth + 1) for item in value])
     else:
-        found[path] = _plain(value, depth)
+        rows[path] = _plain_value(value, depth)
 
 
-def _grouped(value: Mapping[str, Any]) -> str:
+def _group_keys(value: Mapping[str, Any]) -> str:
     """Many keys with few different values, by value; nothing for any other object."""
-    if len(value) < MANY or any(isinstance(told, dict | list | tuple) for told in value.values()):
+    if len(value) < MANY or any(isinstance(inner, dict | list | tuple) for inner in value.values()):
         return ""
     keys: dict[str, list[str]] = {}
-    for key, told in value.items():
-        keys.setdefault(_plain(told, 0), []).append(str(key))
+    for key, inner in value.items():
+        keys.setdefault(_plain_value(inner, 0), []).append(str(key))
     if len(keys) > FEW:
         return ""
-    usual = max(keys, key=lambda told: len(keys[told]))
-    said = [f"{told}: {', '.join(names)}" for told, names in keys.items() if told != usual]
-    return "; ".join([f"{usual} x{len(keys[usual])}", *said])
+    usual = max(keys, key=lambda inner: len(keys[inner]))
+    others = [f"{inner}: {', '.join(names)}" for inner, names in keys.items() if inner != usual]
+    return "; ".join([f"{usual} x{len(keys[usual])}", *others])
 
 
-def _runs(values: list[str]) -> str:
+def _count_runs(values: list[str]) -> str:
     """Values in order; what repeats is written once, with how often."""
     if not any(values):
         return ""
@@ -179,7 +179,7 @@ def _runs(values: list[str]) -> str:
     )
 
 
-def _plain(value: Any, depth: int) -> str:
+def _plain_value(value: Any, depth: int) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -187,5 +187,5 @@ def _plain(value: Any, depth: int) -> str:
     if isinstance(value, dict | list | tuple):
         inner: dict[str, str] = {}
         _flatten(value, "", inner, depth)
-        return ", ".join(f"{key} {told}".strip() for key, told in inner.items())
+        return ", ".join(f"{key} {text}".strip() for key, text in inner.items())
     return "" if value is None else str(value)

@@ -33,27 +33,27 @@ def render(document: Mapping[str, Any]) -> str:
     mute = [node for node in nodes if node.get("state") != "answered"]
     sick = [node for node in answered if node.problems]
     unseen = [node for node in answered if node.unseen and not node.problems]
-    well = [node for node in answered if not (node.unseen or node.problems)]
+    healthy = [node for node in answered if not (node.unseen or node.problems)]
     checks = [words(check.get("check")) for check in objects(document.get("checks"))]
     return markup.page(
         f"{status_of(document.get('verdict')).word} {count_with_noun(len(nodes), 'node')}",
-        _head(document, len(nodes)),
+        _page_head(document, len(nodes)),
         causes(objects(document.get("causes"))),
-        _set("failing", document),
+        _node_set("failing", document),
         blocks.section(
-            "odd", "The odd ones out", each_piece(map(_oddity, objects(document.get("oddities"))))
+            "odd", "The odd ones out", each_piece(map(_oddity_block, objects(document.get("oddities"))))
         ),
-        blocks.section("mute", "Without a report", _mute(mute), count=len(mute)),
+        blocks.section("mute", "Without a report", _silent_nodes(mute), count=len(mute)),
         blocks.section("matrix", "Checks with a problem", matrix(sick, checks)),
         blocks.section("nodes", "Nodes with a problem", problems(sick), count=len(sick)),
-        blocks.section("kinds", "Kinds of nodes", _kinds(objects(document.get("kinds")))),
+        blocks.section("kinds", "Kinds of nodes", _kinds_table(objects(document.get("kinds")))),
         blocks.folded("unseen", "Not seen in full", blind(unseen), count=len(unseen)),
-        blocks.folded("well", "Nodes without a problem", _healthy_nodes(well), count=len(well)),
-        _set("passing", document),
+        blocks.folded("well", "Nodes without a problem", _healthy_nodes(healthy), count=len(healthy)),
+        _node_set("passing", document),
     )
 
 
-def _head(document: Mapping[str, Any], count: int) -> Markup:
+def _page_head(document: Mapping[str, Any], count: int) -> Markup:
     verdict = status_of(document.get("verdict"))
     counts = mapping(document.get("counts"))
     seconds = number(document.get("seconds"))
@@ -72,51 +72,56 @@ def _head(document: Mapping[str, Any], count: int) -> Markup:
             f" {words(counts.get('nodes')) or count} node{'' if count == 1 else 's'}",
         ),
         element("p", each_piece(shown, between=" "), class_="when"),
-        element("p", each_piece(_counts(counts), between=" "), class_="counts"),
+        element("p", each_piece(_count_links(counts), between=" "), class_="counts"),
         class_=f"head {verdict.value}",
     )
 
 
-def _counts(counts: Mapping[str, Any]) -> Iterator[Markup]:
-    for one in WORST_FIRST:
-        if number(counts.get(one.value)):
-            where = "#well" if one in (Status.PASS, Status.SKIP) else "#nodes"
+def _count_links(counts: Mapping[str, Any]) -> Iterator[Markup]:
+    for status in WORST_FIRST:
+        if number(counts.get(status.value)):
+            where = "#well" if status in (Status.PASS, Status.SKIP) else "#nodes"
             yield element(
-                "a", blocks.mark(words(counts.get(one.value)), one.value), f" {one.value}", href=where
+                "a",
+                blocks.mark(words(counts.get(status.value)), status.value),
+                f" {status.value}",
+                href=where,
             )
     for state in _STATES[1:]:
         if number(counts.get(state)):
             yield element("a", blocks.mark(words(counts.get(state)), "unknown"), f" {state}", href="#mute")
 
 
-def _kinds(kinds: Sequence[Mapping[str, Any]]) -> Markup | None:
+def _kinds_table(kinds: Sequence[Mapping[str, Any]]) -> Markup | None:
     """What nodes there are, where they are not all of one kind."""
     if len(kinds) < 2:
         return None
-    told = [{"value": kind.get("kind"), **kind} for kind in kinds]
+    groups = [{"value": kind.get("kind"), **kind} for kind in kinds]
     return element(
-        "table", element("tbody", each_piece(_group(one, None) for one in told)), class_="values groups"
+        "table",
+        element("tbody", each_piece(_value_row(group, None) for group in groups)),
+        class_="values groups",
     )
 
 
-def _set(name: str, document: Mapping[str, Any]) -> Markup:
+def _node_set(name: str, document: Mapping[str, Any]) -> Markup:
     """A node set, to be pasted into srun, scontrol or clush."""
-    said = words(document.get(name))
-    shown = blocks.labelled(name, blocks.command(breaking(said)), "div") if said else None
+    nodes = words(document.get(name))
+    shown = blocks.labelled(name, blocks.command(breaking(nodes)), "div") if nodes else None
     return element("div", shown, class_="sets") if shown else Markup()
 
 
-def _oddity(item: Mapping[str, Any]) -> Markup:
-    stands = status_of(item.get("status"))
+def _oddity_block(item: Mapping[str, Any]) -> Markup:
+    status = status_of(item.get("status"))
     majority = item.get("majority")
     usual = words(majority.get("value")) if isinstance(majority, dict) else None
-    groups = [_group(group, usual) for group in objects(item.get("groups"))]
+    groups = [_value_row(group, usual) for group in objects(item.get("groups"))]
     table = element("table", element("tbody", each_piece(groups)), class_="values groups") if groups else None
     return element(
         "article",
         element(
             "h3",
-            blocks.word(stands),
+            blocks.word(status),
             " ",
             words(item.get("title")) or element("code", words(item.get("key"))),
         ),
@@ -124,26 +129,26 @@ def _oddity(item: Mapping[str, Any]) -> Markup:
         table,
         blocks.labelled("fix", prose(words(item.get("fix")))),
         blocks.labelled("why", prose(words(item.get("why")))),
-        class_=f"item problem {stands.value}",
+        class_=f"item problem {status.value}",
     )
 
 
-def _group(group: Mapping[str, Any], usual: str | None) -> Markup:
+def _value_row(group: Mapping[str, Any], usual: str | None) -> Markup:
     """One value and who has it; all but the majority's is marked."""
     value, hosts, count = words(group.get("value")), words(group.get("nodes")), words(group.get("count"))
-    odd = usual is not None and value != usual
-    marks = [mark for mark, has in (("odd", odd), ("whole", len(value) <= WHOLE)) if has]
+    is_odd = usual is not None and value != usual
+    marks = [mark for mark, has in (("odd", is_odd), ("whole", len(value) <= WHOLE)) if has]
     return element(
         "tr",
         element(
-            "th", (value or "(none)") + (" <" if odd else ""), scope="row", class_=" ".join(marks) or None
+            "th", (value or "(none)") + (" <" if is_odd else ""), scope="row", class_=" ".join(marks) or None
         ),
         element("td", f"{count} node{'' if count == '1' else 's'}"),
         element("td", breaking(hosts)),
     )
 
 
-def _mute(nodes: Sequence[Mapping[str, Any]]) -> Markup:
+def _silent_nodes(nodes: Sequence[Mapping[str, Any]]) -> Markup:
     """Nodes without a report, those with the same reason together."""
     groups: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
@@ -160,21 +165,23 @@ def _healthy_nodes(nodes: Iterable[NodeFindings]) -> Markup:
     return element("p", shown, class_="hosts") if shown else shown
 
 
-def causes(listed: Sequence[Mapping[str, Any]]) -> Markup:
+def causes(causes: Sequence[Mapping[str, Any]]) -> Markup:
     """The section of the causes, the worst first."""
-    shown, rest = listed[:OPEN], listed[OPEN:]
+    shown, rest = causes[:OPEN], causes[OPEN:]
     return blocks.section(
         "causes",
         "Causes",
-        each_piece(map(_cause, shown)),
-        element("details", element("summary", f"{len(rest)} more causes"), each_piece(map(_cause, rest)))
+        each_piece(map(_cause_block, shown)),
+        element(
+            "details", element("summary", f"{len(rest)} more causes"), each_piece(map(_cause_block, rest))
+        )
         if rest
         else None,
-        count=len(listed),
+        count=len(causes),
     )
 
 
-def _cause(cause: Mapping[str, Any]) -> Markup:
+def _cause_block(cause: Mapping[str, Any]) -> Markup:
     status, count = status_of(cause.get("status")), number(cause.get("count")) or 1
     host, command = words(cause.get("host")), words(cause.get("command"))
     mark = " (preview)" if cause.get("preview") is True else ""

@@ -1,6 +1,6 @@
 """The nodes of a fleet that are not well: nodes by checks, and each one's problems.
 
-Nodes that say the same stand together. What only could not be seen from where a node was asked never makes a
+Nodes with equal problems share a row. What only could not be seen from where a node was asked never makes a
 row of its own: a container hides dozens of checks on every node alike.
 """
 
@@ -20,7 +20,7 @@ from nodedoctor.report.steps import common
 from nodedoctor.wording import first_few, label_if_unnamed
 
 OPEN = 12
-"""Groups of nodes that stand open at once; more of them are folded."""
+"""Groups of nodes that are open at once; more of them are folded."""
 NAMES = 8
 """Checks named in the line of a group; the group itself has all of them."""
 CELLS = 40_000
@@ -43,38 +43,38 @@ class NodeFindings:
         self.problems: list[tuple[Finding, FleetDocument]] = []
         self.unseen: list[str] = []
         for problem in objects(node.get("problems")):
-            found = finding(_check(problem), problem)
-            if is_blind(found):
-                self.unseen.append(_check(problem))
+            node_finding = finding(_check_name(problem), problem)
+            if is_blind(node_finding):
+                self.unseen.append(_check_name(problem))
             else:
-                self.problems.append((found, problem))
+                self.problems.append((node_finding, problem))
 
     @property
     def said(self) -> tuple[Problem, ...]:
-        """What is wrong: the same on nodes that stand together."""
-        return tuple(sorted(_same(found, at) for found, at in self.problems))
+        """What is wrong: the same on nodes of one group."""
+        return tuple(sorted(_problem_key(node_finding, at) for node_finding, at in self.problems))
 
     @property
     def checks(self) -> dict[str, Finding]:
         """The worst of each check, the worst check first."""
         worst: dict[str, Finding] = {}
-        for found, problem in sorted(self.problems, key=lambda pair: -severity(pair[0])):
-            worst.setdefault(_check(problem), found)
+        for node_finding, problem in sorted(self.problems, key=lambda pair: -severity(pair[0])):
+            worst.setdefault(_check_name(problem), node_finding)
         return worst
 
 
 def matrix(nodes: Sequence[NodeFindings], checks: Sequence[str]) -> Markup:
     """Nodes by checks: only checks that found something somewhere, nodes with the same row together."""
-    seen = dict.fromkeys(check for node in nodes for check in node.checks)
-    columns = list(dict.fromkeys([*(check for check in checks if check in seen), *seen]))
+    affected = dict.fromkeys(check for node in nodes for check in node.checks)
+    columns = list(dict.fromkeys([*(check for check in checks if check in affected), *affected]))
     if not columns:
         return Markup()
     same: dict[tuple[Piece, ...], list[str]] = {}
     for node in nodes:
-        same.setdefault(tuple(_cells(node, columns)), []).append(node.host)
+        same.setdefault(tuple(_check_cells(node, columns)), []).append(node.host)
     room = max(1, CELLS // len(columns))
     names = (element("th", element("span", name), scope="col") for name in columns)
-    body = each_piece(_row(cells, hosts) for cells, hosts in list(same.items())[:room])
+    body = each_piece(_node_row(cells, hosts) for cells, hosts in list(same.items())[:room])
     head = element("thead", element("tr", element("th", "node"), *names))
     table = element("table", head, element("tbody", body), class_="checks")
     beyond = len(same) - room
@@ -90,7 +90,7 @@ def problems(nodes: Sequence[NodeFindings]) -> Markup:
     for node in nodes:
         groups.setdefault(node.said, []).append(node)
     few = len(groups) <= OPEN
-    return each_piece((_group(group, few) for group in groups.values()), between="\n")
+    return each_piece((_node_group(group, few) for group in groups.values()), between="\n")
 
 
 def blind(nodes: Sequence[NodeFindings]) -> Markup:
@@ -119,28 +119,28 @@ def breaking(nodes: str) -> Markup:
     return each_piece(nodes.split(","), between=",<wbr>")
 
 
-def _check(problem: FleetDocument) -> str:
+def _check_name(problem: FleetDocument) -> str:
     return words(problem.get("check")) or "(no name)"
 
 
-def _cells(node: NodeFindings, columns: Sequence[str]) -> Iterable[Piece]:
-    """A word per check; that one could not see is told quietly."""
-    found, unseen = node.checks, set(node.unseen)
+def _check_cells(node: NodeFindings, columns: Sequence[str]) -> Iterable[Piece]:
+    """A word per check; that one could not see is shown in grey."""
+    findings, unseen = node.checks, set(node.unseen)
     for name in columns:
-        if name in found:
-            status = Status(found[name]["status"])
+        if name in findings:
+            status = Status(findings[name]["status"])
             yield element("td", status.word, class_=status.value)
         else:
             yield Markup('<td class="quiet">unkn</td>' if name in unseen else "<td></td>")
 
 
-def _row(cells: tuple[Piece, ...], hosts: list[str]) -> Markup:
+def _node_row(cells: tuple[Piece, ...], hosts: list[str]) -> Markup:
     many = element("span", f" {len(hosts)}", class_="count") if len(hosts) > 1 else None
     name = element("span", hosts_of(hosts), many)
     return element("tr", element("th", name, scope="row"), *cells, class_="item")
 
 
-def _group(group: list[NodeFindings], open_: bool) -> Markup:
+def _node_group(group: list[NodeFindings], open_: bool) -> Markup:
     first, *others = group
     found = list(first.checks.items())
     count = element("span", f" {len(group)} nodes", class_="count") if others else None
@@ -155,51 +155,53 @@ def _group(group: list[NodeFindings], open_: bool) -> Markup:
         " ",
         element("span", names, class_="quiet"),
     )
-    fixes = _fixes(group)
+    fixes = _shared_fixes(group)
     unseen = dict.fromkeys(check for node in group for check in node.unseen)
     return element(
         "details",
         head,
-        blocks.rows(_problem(found, problem, fixes) for found, problem in first.problems),
+        blocks.rows(_problem_block(found, problem, fixes) for found, problem in first.problems),
         element("p", _not_seen(list(unseen)), class_="quiet") if unseen else None,
-        _reports(group),
+        _report_files(group),
         class_="item node",
         open=open_,
     )
 
 
-def _fixes(group: Sequence[NodeFindings]) -> dict[Problem, str]:
+def _shared_fixes(group: Sequence[NodeFindings]) -> dict[Problem, str]:
     """What to do about each problem of a group; where that differs, what is the same on all its nodes."""
     fixes: dict[Problem, dict[str, None]] = {}
     for node in group:
-        for found, problem in node.problems:
-            fixes.setdefault(_same(found, problem), {})[words(problem.get("fix"))] = None
-    return {problem: common(said) for problem, said in fixes.items()}
+        for node_finding, problem in node.problems:
+            fixes.setdefault(_problem_key(node_finding, problem), {})[words(problem.get("fix"))] = None
+    return {problem: common(texts) for problem, texts in fixes.items()}
 
 
-def _same(found: Finding, problem: FleetDocument) -> Problem:
-    return _check(problem), found["subject"] or "", full_summary(found)
+def _problem_key(node_finding: Finding, problem: FleetDocument) -> Problem:
+    return _check_name(problem), node_finding["subject"] or "", full_summary(node_finding)
 
 
-def _problem(found: Finding, problem: FleetDocument, fixes: Mapping[Problem, str]) -> Markup:
-    action, reason = words(problem.get("action")), found["reason"]
-    subject = label_if_unnamed(found["subject"] or "", full_summary(found))
-    told = element(
+def _problem_block(node_finding: Finding, problem: FleetDocument, fixes: Mapping[Problem, str]) -> Markup:
+    action, reason = words(problem.get("action")), node_finding["reason"]
+    subject = label_if_unnamed(node_finding["subject"] or "", full_summary(node_finding))
+    body = element(
         "div",
         element("strong", subject) if subject else None,
         " " if subject else None,
-        prose(f"{full_summary(found)}{asides(found)}"),
+        prose(f"{full_summary(node_finding)}{asides(node_finding)}"),
         f" ({reason})" if reason else None,
         element("span", f" {action}", class_="action") if action and action != "none" else None,
-        blocks.labelled("fix", prose(fixes[_same(found, problem)])),
+        blocks.labelled("fix", prose(fixes[_problem_key(node_finding, problem)])),
     )
-    return element("li", blocks.word(Status(found["status"])), element("code", _check(problem)), told)
+    return element(
+        "li", blocks.word(Status(node_finding["status"])), element("code", _check_name(problem)), body
+    )
 
 
 def _not_seen(checks: Sequence[str]) -> str:
     return f"{len(checks)} check{'s' if len(checks) > 1 else ''} could not see: {' '.join(checks)}"
 
 
-def _reports(group: Sequence[NodeFindings]) -> Markup | None:
+def _report_files(group: Sequence[NodeFindings]) -> Markup | None:
     files = [words(node.node.get("report")) for node in group if node.node.get("report")]
     return blocks.labelled("report", first_few(files, FILES, " "))

@@ -23,7 +23,7 @@ _SAFE = re.compile(r"[ !#-%(-;=?-~]*")  # printable ASCII without the five that 
 
 
 class Markup(str):
-    """A piece of a page that is ready to stand in another."""
+    """A piece of a page, escaped and ready to be put into another."""
 
     __slots__ = ()
 
@@ -43,19 +43,21 @@ def lines(value: str) -> Markup:
 
 
 def prose(value: str) -> Markup:
-    """One line of text in which what stands between backticks is code."""
+    """One line of text in which what is between backticks is code."""
     parts = value.split("`")
     if len(parts) % 2 == 0:
-        return text(value)  # one of them stands for itself
+        return text(value)  # one of them is only a character
     return join_pieces(*(element("code", part) if place % 2 else part for place, part in enumerate(parts)))
 
 
 def element(name: str, /, *pieces: Piece, **attributes: str | bool | None) -> Markup:
     """An element: `class_` is the attribute class, `True` one without a value, `None` and `False` none."""
-    told = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
+    attrs = "".join(
+        _attribute_text(key, value) for key, value in attributes.items() if value not in (None, False)
+    )
     if name in _NO_CONTENT:
-        return Markup(f"<{name}{told}>")
-    return Markup(f"<{name}{told}>{join_pieces(*pieces)}</{name}>")
+        return Markup(f"<{name}{attrs}>")
+    return Markup(f"<{name}{attrs}>{join_pieces(*pieces)}</{name}>")
 
 
 def join_pieces(*pieces: Piece, between: str = "") -> Markup:
@@ -78,7 +80,7 @@ def link(address: str) -> Markup:
     return element("a", address, href=address, rel="noopener noreferrer") if web else text(address)
 
 
-def _attribute(key: str, value: str | bool | None) -> str:
+def _attribute_text(key: str, value: str | bool | None) -> str:
     name = key.rstrip("_").replace("_", "-")
     return f" {name}" if value is True else f' {name}="{text(str(value))}"'
 
@@ -89,7 +91,8 @@ _NOTHING_ELSE = "base-uri 'none'; form-action 'none'"
 def page(title: str, *body: Markup) -> str:
     """A whole HTML document."""
     style, script = _own_file("page.css"), _own_file("page.js")
-    rule = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; {_NOTHING_ELSE}"
+    own = f"style-src {_hash_source(style)}; script-src {_hash_source(script)}"
+    rule = f"default-src 'none'; {own}; {_NOTHING_ELSE}"
     head = join_pieces(
         element("meta", charset="utf-8"),
         element("meta", http_equiv="Content-Security-Policy", content=Markup(rule)),
@@ -112,6 +115,6 @@ def _own_file(name: str) -> str:
 
 
 @cache
-def _hash(content: str) -> str:
+def _hash_source(content: str) -> str:
     """The source expression that allows exactly this style or script."""
     return f"'sha256-{b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

@@ -50,29 +50,31 @@ def render(report: Report) -> str:
     sick = [result for result in results if severity_of(result).is_problem]
     unseen = [result for result in sick if is_blind(worst(result))]
     problems = [result for result in sick if not is_blind(worst(result))]
-    well = results[len(sick) :]
-    passed = [result for result in well if result["status"] == Status.PASS.value]
-    skipped = [result for result in well if result["status"] == Status.SKIP.value]
+    healthy = results[len(sick) :]
+    passed = [result for result in healthy if result["status"] == Status.PASS.value]
+    skipped = [result for result in healthy if result["status"] == Status.SKIP.value]
     noted = [result for result in passed if any(map(_worth_knowing, result["findings"]))]
     fixes, causes = _Fixes(), cause_pages(report)
-    causes_part = blocks.section("causes", "Causes", each_piece(_cause(cause, fixes) for cause in causes))
-    others = _problems(problems, causes, fixes)
+    causes_part = blocks.section(
+        "causes", "Causes", each_piece(_cause_block(cause, fixes) for cause in causes)
+    )
+    others = _problems_section(problems, causes, fixes)
     return markup.page(
         f"{Status(report['verdict']).word} {identity(report['node'])[0]}",
-        _head(report, bool(problems), bool(unseen)),
+        _page_head(report, bool(problems), bool(unseen)),
         causes_part,
         others if causes_part or others else element("p", "No problem was found.", class_="calm"),
-        blocks.section("unseen", "Could not be seen", _rows(unseen, fixes), count=len(unseen)),
-        blocks.section("noted", "Worth knowing", _notes(noted)),
-        blocks.folded("passed", "Passed", _rows(passed, fixes), count=len(passed)),
-        blocks.folded("skipped", "Skipped", _rows(skipped, fixes), count=len(skipped)),
+        blocks.section("unseen", "Could not be seen", _result_rows(unseen, fixes), count=len(unseen)),
+        blocks.section("noted", "Worth knowing", _note_rows(noted)),
+        blocks.folded("passed", "Passed", _result_rows(passed, fixes), count=len(passed)),
+        blocks.folded("skipped", "Skipped", _result_rows(skipped, fixes), count=len(skipped)),
         blocks.section("topology", "Topology", topology.tables(report["facts"])),
-        _probes(report["probes"]),
+        _probe_rows(report["probes"]),
         blocks.folded("facts", "Facts", facts(report["facts"]), count=len(report["facts"])),
     )
 
 
-def _head(report: Report, problems: bool, unseen: bool) -> Markup:
+def _page_head(report: Report, problems: bool, unseen: bool) -> Markup:
     host, *rest = identity(report["node"])
     more = (report["node"].get(key) for key in ("product", "form", "kernel"))
     moment = [
@@ -85,18 +87,18 @@ def _head(report: Report, problems: bool, unseen: bool) -> Markup:
         "header",
         element("h1", blocks.word(Status(report["verdict"])), " ", host),
         element("p", lead(report), class_="headline") if report["causes"] else None,
-        element("p", _dotted(rest), class_="what") if rest else None,
-        element("p", _dotted([*(str(value) for value in more if value), *moment]), class_="when"),
-        element("p", each_piece(_counts(report, problems, unseen), between=" "), class_="counts"),
+        element("p", _dotted_line(rest), class_="what") if rest else None,
+        element("p", _dotted_line([*(str(value) for value in more if value), *moment]), class_="when"),
+        element("p", each_piece(_count_links(report, problems, unseen), between=" "), class_="counts"),
         class_=f"head {report['verdict']}",
     )
 
 
-def _dotted(parts: Iterable[str]) -> Markup:
+def _dotted_line(parts: Iterable[str]) -> Markup:
     return each_piece((element("span", part) for part in parts if part), between=" ")
 
 
-def _counts(report: Report, problems: bool, unseen: bool) -> Iterator[Markup]:
+def _count_links(report: Report, problems: bool, unseen: bool) -> Iterator[Markup]:
     """The counts, worst first, each leading to its part of the page."""
     counts = report["counts"]
     first = "causes" if report["causes"] else "problems"
@@ -109,57 +111,57 @@ def _counts(report: Report, problems: bool, unseen: bool) -> Iterator[Markup]:
             yield element("a", blocks.mark(str(count), status.value), f" {status.value}", href=f"#{where}")
 
 
-def _cause(cause: CausePage, fixes: _Fixes) -> Markup:
+def _cause_block(cause: CausePage, fixes: _Fixes) -> Markup:
     """A cause in the order of every view: whose move it is, why it matters, the proof, the steps."""
     finding = cause.finding
     evidence = blocks.evidence(finding["evidence"]) if finding else None
     done = fixes.remedy(cause.fix, cause.check, FIX, f"cause-{cause.id}", cause.closing)
-    seen = element("div", evidence, class_="seen") if evidence else None
+    proof = element("div", evidence, class_="seen") if evidence else None
     follows = (element("li", text) for text in cause.follows)
     mark = element("em", cause.mark) if cause.mark else None
     return element(
         "article",
         element("h3", blocks.word(cause.status), " ", cause.headline, mark),
         *(blocks.labelled(part.label, prose(part.text)) for part in cause.opening),
-        element("div", seen, done, class_="finding two" if seen and done else "finding"),
+        element("div", proof, done, class_="finding two" if proof and done else "finding"),
         blocks.labelled(FOLLOWS, element("ul", each_piece(follows)), "div") if cause.follows else None,
         class_=f"item problem {cause.status.value}",
         id=f"cause-{cause.id}",
     )
 
 
-def _problems(results: list[Result], causes: list[CausePage], fixes: _Fixes) -> Markup:
+def _problems_section(results: list[Result], causes: list[CausePage], fixes: _Fixes) -> Markup:
     title = "Every other finding" if causes else "Problems"
-    entries = (_problem(group, shown, fixes) for group, shown in other_problems(results, causes))
+    entries = (_problem_block(group, shown, fixes) for group, shown in other_problems(results, causes))
     return blocks.section("problems", title, each_piece(entries))
 
 
-def _problem(group: list[Result], shown: list[Finding], fixes: _Fixes) -> Markup:
+def _problem_block(group: list[Result], shown: list[Finding], fixes: _Fixes) -> Markup:
     result, *others = group
-    names = join_pieces(*(element("code", other["check"]) for other in group), between=" ")
+    names = join_pieces(*(element("code", peer["check"]) for peer in group), between=" ")
     title = None if others or not result["title"] else element("span", result["title"], class_="holds")
     return element(
         "article",
         element("h3", blocks.word(Status(result["status"])), " ", names, " ", title),
-        *(_finding(result, finding, fixes) for finding in shown),
+        *(_finding_block(result, finding, fixes) for finding in shown),
         blocks.labelled(WHY, None if others else prose(result["why"])),
         class_=f"item problem {result['status']}",
         id=f"check-{result['check']}",
     )
 
 
-def _finding(result: Result, finding: Finding, fixes: _Fixes) -> Markup:
+def _finding_block(result: Result, finding: Finding, fixes: _Fixes) -> Markup:
     status, evidence = finding["status"], finding["evidence"]
     own = blocks.word(Status(status)) if status != result["status"] else None
     reason = f" ({finding['reason']})" if finding["reason"] else None
-    seen = element("div", blocks.evidence(evidence), class_="seen") if evidence else None
+    proof = element("div", blocks.evidence(evidence), class_="seen") if evidence else None
     done = fixes.remedy(finding["fix"], result["check"], FIX)
     return element(
         "div",
         element("p", own, " " if own else None, *_finding_text(finding), reason, class_="summary"),
-        seen,
+        proof,
         done,
-        class_="finding two" if seen and done else "finding",
+        class_="finding two" if proof and done else "finding",
     )
 
 
@@ -171,18 +173,18 @@ def _finding_text(finding: Finding) -> tuple[Piece, ...]:
     return subject, " " if subject else None, prose(full_summary(finding)), waived, preview
 
 
-def _rows(results: Iterable[Result], fixes: _Fixes) -> Markup:
+def _result_rows(results: Iterable[Result], fixes: _Fixes) -> Markup:
     """One entry a result; those that say the same (no GPU here, no permission) share one."""
-    return blocks.rows(_row(group, fixes) for group in group_results(results).values())
+    return blocks.rows(_result_row(group, fixes) for group in group_results(results).values())
 
 
-def _row(group: list[Result], fixes: _Fixes) -> Markup:
+def _result_row(group: list[Result], fixes: _Fixes) -> Markup:
     result, *others = group
     decisive, status = worst(result), Status(result["status"])
     rest = len(result["findings"]) - 1
     more = None if others else and_more(rest) or None
     many = (
-        element("div", " ".join(other["check"] for other in group), class_="quiet checks") if others else None
+        element("div", " ".join(peer["check"] for peer in group), class_="quiet checks") if others else None
     )
     unknown = decisive["status"] == Status.UNKNOWN.value
     fix = fixes.remedy(decisive["fix"], result["check"], SEE_IT) if unknown else None
@@ -191,10 +193,13 @@ def _row(group: list[Result], fixes: _Fixes) -> Markup:
     return blocks.row(blocks.word(status), name, *_finding_text(decisive), more, many, fix, id_=anchor)
 
 
-def _notes(results: Iterable[Result]) -> Markup:
+def _note_rows(results: Iterable[Result]) -> Markup:
     return blocks.rows(
         blocks.row(
-            blocks.word(Status(result["status"])), result["check"], *_finding_text(finding), _more(finding)
+            blocks.word(Status(result["status"])),
+            result["check"],
+            *_finding_text(finding),
+            _folded_details(finding),
         )
         for result in results
         for finding in result["findings"]
@@ -206,8 +211,8 @@ def _worth_knowing(finding: Finding) -> bool:
     return finding["note"] or finding["waived"] is not None
 
 
-def _more(finding: Finding) -> Markup | None:
-    """What a note rests on and what could be done about it, folded: nobody has to."""
+def _folded_details(finding: Finding) -> Markup | None:
+    """What a note rests on and what could be done about it, folded, as it is optional."""
     fix = finding["fix"]
     shown = join_pieces(blocks.evidence(finding["evidence"]), blocks.remedy(fix) if fix else None)
     if not shown:
@@ -240,24 +245,24 @@ class _Fixes:
         return blocks.remedy(fix, label, closing)
 
 
-def _probes(listed: list[Probe]) -> Markup:
+def _probe_rows(probes: list[Probe]) -> Markup:
     entries = (
         blocks.row(
-            blocks.mark(other["outcome"], "skip" if other["outcome"] == Outcome.OK.value else "warn"),
-            other["name"],
-            element("code", shlex.join(other["argv"]), class_="argv") if other["argv"] else None,
-            element("span", _ending(other), class_="quiet"),
+            blocks.mark(probe["outcome"], "skip" if probe["outcome"] == Outcome.OK.value else "warn"),
+            probe["name"],
+            element("code", shlex.join(probe["argv"]), class_="argv") if probe["argv"] else None,
+            element("span", _probe_ending(probe), class_="quiet"),
         )
-        for other in listed
+        for probe in probes
     )
-    return blocks.folded("probes", "Commands that were run", blocks.rows(entries), count=len(listed))
+    return blocks.folded("probes", "Commands that were run", blocks.rows(entries), count=len(probes))
 
 
-def _ending(seen: Probe) -> str:
-    said = [
-        f"{seen['seconds']:.2f} s",
-        f"exit {seen['rc']}" if seen["rc"] else "",
-        "cut off" if seen["truncated"] else "",
-        seen["note"],
+def _probe_ending(probe: Probe) -> str:
+    parts = [
+        f"{probe['seconds']:.2f} s",
+        f"exit {probe['rc']}" if probe["rc"] else "",
+        "cut off" if probe["truncated"] else "",
+        probe["note"],
     ]
-    return ", ".join(part for part in said if part)
+    return ", ".join(part for part in parts if part)

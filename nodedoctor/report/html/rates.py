@@ -13,9 +13,11 @@ from nodedoctor.report.rates_page import SLOW_MARK, NodeRow, RateColumn, rates_p
 def render(document: Mapping[str, Any]) -> str:
     """The page of a `nodedoctor.rates/1` document."""
     page = rates_page(document)
-    rates = blocks.rates_table(("rate", "usual", "slower than the others", "how"), map(_rate, page.columns))
+    rates = blocks.rates_table(
+        ("rate", "usual", "slower than the others", "how"), map(_rate_row, page.columns)
+    )
     names = ("", "node", *(column.title for column in page.columns), "")
-    nodes = blocks.rates_table(names, map(_node, page.nodes))
+    nodes = blocks.rates_table(names, map(_node_row, page.nodes))
     return markup.page(
         f"{page.status.word} {page.headline}",
         blocks.head(page.status, page.headline, page.when),
@@ -24,7 +26,7 @@ def render(document: Mapping[str, Any]) -> str:
     )
 
 
-def _rate(column: RateColumn) -> Markup:
+def _rate_row(column: RateColumn) -> Markup:
     slow_nodes = each_piece((blocks.mark(slow_node, "warn") for slow_node in column.slow_nodes), between=" ")
     cells = (column.usual, slow_nodes or "-", column.circumstances)
     return element(
@@ -32,7 +34,7 @@ def _rate(column: RateColumn) -> Markup:
     )
 
 
-def _node(row: NodeRow) -> Markup:
+def _node_row(row: NodeRow) -> Markup:
     return element(
         "tr",
         element("td", blocks.word(row.status)),

@@ -17,46 +17,46 @@ _NEAR = {"NV": 5, "PIX": 4, "PXB": 3, "PHB": 2, "NODE": 1}
 
 
 def tables(facts: Mapping[str, Any]) -> Markup:
-    """All that is known of who reaches whom; nothing when nothing is."""
-    found = matrices(facts)
-    shown = [_matrix(matrix) for matrix in found]
-    if found:
-        shown.append(_gpu_places(found[0], _links_up(facts)))
+    """All that is known of how devices reach each other; nothing when nothing is."""
+    maps = matrices(facts)
+    shown = [_matrix_table(matrix) for matrix in maps]
+    if maps:
+        shown.append(_gpu_places(maps[0], _links_up(facts)))
     shown.append(_host_copies(facts))
     body = each_piece(filter(None, shown))
     if not body:
         return body
-    return join_pieces(element("div", body, class_="maps"), _meanings(found))
+    return join_pieces(element("div", body, class_="maps"), _link_meanings(maps))
 
 
-def _matrix(matrix: Matrix) -> Markup:
+def _matrix_table(matrix: Matrix) -> Markup:
     gpus = matrix.gpus[:MOST]
     head = element("tr", element("th", ""), *(element("th", gpu, scope="col") for gpu in gpus))
     body = (
-        element("tr", element("th", gpu, scope="row"), *(_cell(matrix, gpu, other) for other in gpus))
+        element("tr", element("th", gpu, scope="row"), *(_link_cell(matrix, gpu, peer) for peer in gpus))
         for gpu in gpus
     )
-    return _map(matrix.title, matrix.legend, head, each_piece(body))
+    return _map_table(matrix.title, matrix.legend, head, each_piece(body))
 
 
-def _cell(matrix: Matrix, gpu: str, other: str) -> Markup:
-    if gpu == other:
+def _link_cell(matrix: Matrix, gpu: str, peer: str) -> Markup:
+    if gpu == peer:
         return element("td", "-", class_="self")
-    said = matrix.cells.get((gpu, other), "?")
-    if (gpu, other) in matrix.odd:
-        return element("td", f"{said}<", class_="odd")
-    return element("td", said, class_=f"near{_depth(matrix, said)}")
+    text = matrix.cells.get((gpu, peer), "?")
+    if (gpu, peer) in matrix.odd:
+        return element("td", f"{text}<", class_="odd")
+    return element("td", text, class_=f"near{_link_depth(matrix, text)}")
 
 
-def _depth(matrix: Matrix, said: str) -> int:
+def _link_depth(matrix: Matrix, text: str) -> int:
     """0 to 5: how near a link is, or how fast it is against the fastest of its matrix."""
-    if not said.isdecimal():
-        return _near(said)
+    if not text.isdecimal():
+        return _link_nearness(text)
     fastest = max((int(cell) for cell in matrix.cells.values() if cell.isdecimal()), default=0)
-    return round(5 * int(said) / fastest) if fastest else 0
+    return round(5 * int(text) / fastest) if fastest else 0
 
 
-def _near(token: str) -> int:
+def _link_nearness(token: str) -> int:
     return _NEAR.get("NV" if token.startswith("NV") else token, 0)
 
 
@@ -64,21 +64,21 @@ def _gpu_places(matrix: Matrix, up: Mapping[str, str]) -> Markup:
     """Where each GPU sits: its links, NUMA node, processors, and the way to every adapter."""
     gpus = matrix.gpus[:MOST]
     columns = [("NUMA", matrix.numa), ("CPUs", matrix.cpus), ("nearest", matrix.nearest), ("NVLinks", up)]
-    told = [(name, values) for name, values in columns if values]
-    if not told and not matrix.nics:
+    shown = [(name, values) for name, values in columns if values]
+    if not shown and not matrix.nics:
         return Markup()
-    head = (element("th", name, scope="col") for name in (*(name for name, _ in told), *matrix.nics))
+    head = (element("th", name, scope="col") for name in (*(name for name, _ in shown), *matrix.nics))
     body = (
         element(
             "tr",
             element("th", gpu, scope="row"),
-            *(_seat(values.get(gpu, "")) for _, values in told),
-            *(_path(matrix.paths.get((gpu, nic), "")) for nic in matrix.nics),
+            *(_seat_cell(values.get(gpu, "")) for _, values in shown),
+            *(_path_cell(matrix.paths.get((gpu, nic), "")) for nic in matrix.nics),
         )
         for gpu in gpus
     )
     legend = "< = not all links up" if any(value.endswith("<") for value in up.values()) else ""
-    return _map(
+    return _map_table(
         "GPU by adapter",
         legend,
         element("tr", element("th", ""), *head),
@@ -86,12 +86,12 @@ def _gpu_places(matrix: Matrix, up: Mapping[str, str]) -> Markup:
     )
 
 
-def _seat(said: str) -> Markup:
-    return element("td", said, class_="odd" if said.endswith("<") else "left")
+def _seat_cell(text: str) -> Markup:
+    return element("td", text, class_="odd" if text.endswith("<") else "left")
 
 
-def _path(token: str) -> Markup:
-    return element("td", token or "?", class_=f"near{_near(token)}")
+def _path_cell(token: str) -> Markup:
+    return element("td", token or "?", class_=f"near{_link_nearness(token)}")
 
 
 def _links_up(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -102,8 +102,8 @@ def _links_up(facts: Mapping[str, Any]) -> dict[str, str]:
             links = parts(gpu, key)
             up = sum(link.get("active") is True for link in links)
             if links:
-                odd = "<" if up < len(links) else ""
-                counts.setdefault(f"GPU{gpu.get('index')}", f"{up}/{len(links)}{odd}")
+                mark = "<" if up < len(links) else ""
+                counts.setdefault(f"GPU{gpu.get('index')}", f"{up}/{len(links)}{mark}")
     return counts
 
 
@@ -114,36 +114,36 @@ def _host_copies(facts: Mapping[str, Any]) -> Markup:
         element(
             "tr",
             element("th", f"GPU{copy.get('index')}", scope="row"),
-            element("td", _memory(copy), class_="left"),
-            *(_speed(copy, key) for key in ("h2d_gbytes_s", "d2h_gbytes_s")),
+            element("td", _memory_name(copy), class_="left"),
+            *(_speed_cell(copy, key) for key in ("h2d_gbytes_s", "d2h_gbytes_s")),
         )
         for copy in copies
     )
     names = ("", "memory", "to the GPU", "from the GPU")
     head = element("tr", *(element("th", name, scope="col") for name in names))
-    return _map("GB/s with the host", "", head, body) if body else body
+    return _map_table("GB/s with the host", "", head, body) if body else body
 
 
-def _memory(copy: Mapping[str, Any]) -> str:
+def _memory_name(copy: Mapping[str, Any]) -> str:
     node = copy.get("node")
     return f"{copy.get('kind', '')}, node {node}" if node is not None else str(copy.get("kind", ""))
 
 
-def _speed(copy: Mapping[str, Any], key: str) -> Markup:
+def _speed_cell(copy: Mapping[str, Any], key: str) -> Markup:
     if copy.get("wrong"):
         return element("td", "WRONG<", class_="odd")
     value = number(copy.get(key))
     return element("td", str(copy.get("error") or "?") if value is None else f"{value:.1f}")
 
 
-def _map(title: str, legend: str, head: Markup, body: Markup) -> Markup:
+def _map_table(title: str, legend: str, head: Markup, body: Markup) -> Markup:
     caption = element("caption", element("strong", title), f"  {legend}" if legend else None)
     table = element("table", caption, element("thead", head), element("tbody", body), class_="map")
     return element("figure", scroll(table, title))
 
 
-def _meanings(found: list[Matrix]) -> Markup:
+def _link_meanings(maps: list[Matrix]) -> Markup:
     """What the link types that occur here mean."""
-    told = (element("span", element("code", token), f" {meaning}") for token, meaning in meanings(found))
-    said = each_piece(told, between=" ")
-    return element("p", said, class_="legend quiet") if said else Markup()
+    entries = (element("span", element("code", token), f" {meaning}") for token, meaning in meanings(maps))
+    legend = each_piece(entries, between=" ")
+    return element("p", legend, class_="legend quiet") if legend else Markup()

@@ -16,12 +16,12 @@ def render(document: Mapping[str, Any]) -> str:
     page = job_page(document)
     return markup.page(
         f"{page.status.word} {page.headline}"[:120],
-        _head(page),
-        *(_section(section, page) for section in page.sections),
+        _page_head(page),
+        *(_section_block(section, page) for section in page.sections),
     )
 
 
-def _head(page: JobPage) -> Markup:
+def _page_head(page: JobPage) -> Markup:
     return element(
         "header",
         element("h1", blocks.word(page.status), " ", page.headline),
@@ -36,25 +36,25 @@ def _head(page: JobPage) -> Markup:
     )
 
 
-def _section(section: Section, page: JobPage) -> Markup:
+def _section_block(section: Section, page: JobPage) -> Markup:
     grid = rank_grids(page.seats) if section.name == "ranks" else None
     numbered = section.name in ("fix", "next")
-    shown = each_piece(map(_entry, section.entries))
+    shown = each_piece(map(_entry_block, section.entries))
     if not all(isinstance(entry, Quote) for entry in section.entries):
         shown = element("ol" if numbered else "ul", shown, class_="steps" if numbered else "reasons")
     return blocks.section(section.name, section.title, shown, grid)
 
 
-def _entry(entry: Entry) -> Markup:
+def _entry_block(entry: Entry) -> Markup:
     if isinstance(entry, Quote):
-        return _quote(entry)
+        return _quote_block(entry)
     if isinstance(entry, Advice):
         return element("li", blocks.remedy(entry.fix, "") if entry.fix else entry.text, class_="item")
     name = element("strong", entry.name) if entry.name else None
     return element("li", name, ": " if name else None, entry.text, class_="item")
 
 
-def _quote(quote: Quote) -> Markup:
+def _quote_block(quote: Quote) -> Markup:
     """One line of a log under its place."""
     folder, slash, name = quote.place.rpartition("/")
     return element(
@@ -90,13 +90,13 @@ def rank_grids(seats: Sequence[Seat]) -> Markup:
         element(
             "div",
             element("p", " ".join(filter(None, title)), class_="probe") if any(title) else None,
-            *map(_cell, members),
+            *map(_rank_cell, members),
             class_="ranks",
         )
         for title, members in groups.items()
     )
 
 
-def _cell(seat: Seat) -> Markup:
+def _rank_cell(seat: Seat) -> Markup:
     mark = "" if seat.mark == UNKNOWN else seat.mark
     return element("span", f"{seat.rank}{mark}", class_=f"rank {_TONES.get(seat.mark, 'waited')}")

@@ -19,7 +19,13 @@ def rows(document: Mapping[str, Any]) -> list[Row]:
     """The rates, then what was found and what was not measured."""
     page = accept_page(document)
     rates = [
-        Row(f"rate {rate.key}", rate.mark, STYLE[rate.status], rate.title, f"{_figures(rate)}; {rate.why}")
+        Row(
+            f"rate {rate.key}",
+            rate.mark,
+            STYLE[rate.status],
+            rate.title,
+            f"{_rate_figures(rate)}; {rate.why}",
+        )
         for rate in page.rates
     ]
     return rates + [Row(f"list {title}", "", QUIET, title, "; ".join(lines)) for title, lines in page.lists]
@@ -30,8 +36,8 @@ def page(document: Mapping[str, Any], key: str) -> list[Para]:
     acceptance = accept_page(document)
     kind, _, name = key.partition(" ")
     if kind == "rate":
-        return [para for rate in acceptance.rates if rate.key == name for para in _rate(rate)]
-    return list(_list(acceptance, name)) or [Para("nothing was measured")]
+        return [para for rate in acceptance.rates if rate.key == name for para in _rate_paras(rate)]
+    return list(_list_paras(acceptance, name)) or [Para("nothing was measured")]
 
 
 def name_of(key: str) -> str:
@@ -39,12 +45,12 @@ def name_of(key: str) -> str:
     return key.partition(" ")[2]
 
 
-def _figures(rate: RatePage) -> str:
+def _rate_figures(rate: RatePage) -> str:
     figures = [f"{name} {number}" for name, number in zip(HEADS, rate.figures, strict=True) if number != "-"]
     return ", ".join(figures).removeprefix(f"{HEADS[0]} ")
 
 
-def _rate(rate: RatePage) -> Iterator[Para]:
+def _rate_paras(rate: RatePage) -> Iterator[Para]:
     yield Para(rate.why, f"{rate.mark}  " if rate.mark else "", lead_style=STYLE[rate.status])
     for name, number in zip(HEADS, rate.figures, strict=True):
         yield Para(number, f"{name:8}  ")
@@ -53,7 +59,7 @@ def _rate(rate: RatePage) -> Iterator[Para]:
             yield Para(text, f"{label:8}  ")
 
 
-def _list(acceptance: AcceptPage, name: str) -> Iterator[Para]:
+def _list_paras(acceptance: AcceptPage, name: str) -> Iterator[Para]:
     for title, lines in acceptance.lists:
         if title == name:
             yield Para(title, style=LABEL)

@@ -47,12 +47,12 @@ def all_clear(state: State, of_fleet: bool, room: Size | None) -> list[Para]:
         ]
     text = f"{counts['pass']} checks passed, {counts['skip']} do not apply here"
     paras += [Para(text, " " * 6), Para()]
-    after = [Para(), *_next(report, of_fleet, room.width if room else 0)]
-    reasons = _reasons(report["results"])
+    next_steps = [Para(), *_next_paras(report, of_fleet, room.width if room else 0)]
+    reasons = _group_reasons(report["results"])
     paras.append(Para("Not measured", style=LABEL))
-    for found in (reasons, _briefly(reasons)):
+    for shown in (reasons, _merge_single(reasons)):
         for most in range(_LONGEST_REASON, 0, -1):
-            page = [*paras, *_list_reasons(found, most), *after]
+            page = [*paras, *_list_reasons(shown, most), *next_steps]
             if room is None or height(page, room.width) <= room.height:
                 return page
     return page
@@ -68,8 +68,8 @@ def _list_reasons(reasons: Sequence[Reason], most: int) -> list[Para]:
     return paras
 
 
-def _briefly(reasons: Sequence[Reason]) -> list[Reason]:
-    """Those of one check each as one, but for what nodedoctor says of itself."""
+def _merge_single(reasons: Sequence[Reason]) -> list[Reason]:
+    """Those of one check each as one, except nodedoctor's own checks."""
     single = [checks[0] for checks, _ in reasons if len(checks) == 1 and not _of_doctor(checks)]
     if len(single) < 2:
         return list(reasons)
@@ -81,18 +81,18 @@ def _of_doctor(checks: Sequence[str]) -> bool:
     return checks[0].startswith("doctor.")
 
 
-def _next(report: Report, of_fleet: bool, width: int) -> Iterator[Para]:
+def _next_paras(report: Report, of_fleet: bool, width: int) -> Iterator[Para]:
     """What to do next; nothing about GPUs where none was seen. Keys and commands side by side if they fit."""
     yield Para("Next", style=LABEL)
-    seen = bool(report["node"].get("gpus"))
+    has_gpus = bool(report["node"].get("gpus"))
     keys = (
-        *((("3", "watch the GPUs while a job runs"),) if seen else ()),
-        *((("2", "look at the links of GPUs and adapters"),) if seen else ()),
+        *((("3", "watch the GPUs while a job runs"),) if has_gpus else ()),
+        *((("2", "look at the links of GPUs and adapters"),) if has_gpus else ()),
         ("s", "save as reference; d compares later"),
         *((("esc", "back to the fleet"),) if of_fleet else ()),
     )
     commands = (
-        *((("nodedoctor --deep", "measure speed, on an idle node"),) if seen else ()),
+        *((("nodedoctor --deep", "measure speed, on an idle node"),) if has_gpus else ()),
         ("nodedoctor expect", "write down what it has"),
         ("nodedoctor fleet --slurm", "compare the nodes of a job"),
     )
@@ -109,28 +109,28 @@ def _next(report: Report, of_fleet: bool, width: int) -> Iterator[Para]:
         )
 
 
-def _reasons(results: Sequence[Result]) -> list[Reason]:
-    """Why checks did not judge, each reason once with its checks; what nodedoctor says of itself first.
+def _group_reasons(results: Sequence[Result]) -> list[Reason]:
+    """Why checks did not judge, each reason once with its checks; nodedoctor's own checks first.
 
     `nvml: not in this recording` and the same of another probe are one reason with two probes.
     """
-    said: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = {}
     for result in results:
         measured = result["check"].partition(".")[0] in _MEASURED and result["status"] == "skip"
         if result["status"] == "unknown" or measured:
-            said.setdefault(sentence(worst(result)), []).append(result["check"])
+            by_text.setdefault(sentence(worst(result)), []).append(result["check"])
     probes: dict[str, dict[str, list[str]]] = {}
-    for text, checks in said.items():
+    for text, checks in by_text.items():
         if match := _OF_PROBE.fullmatch(text):
             probes.setdefault(match[2], {})[match[1]] = checks
-    shared = {reason: found for reason, found in probes.items() if len(found) > 1}
-    made: list[Reason] = [
+    shared = {reason: by_probe for reason, by_probe in probes.items() if len(by_probe) > 1}
+    reasons: list[Reason] = [
         (checks, text)
-        for text, checks in said.items()
+        for text, checks in by_text.items()
         if not ((match := _OF_PROBE.fullmatch(text)) and match[2] in shared)
     ]
-    for reason, found in shared.items():
-        counted = sorted((-len(checks), probe) for probe, checks in found.items())
-        text = f"{reason}: {', '.join(f'{probe} {-count}' for count, probe in counted)}"
-        made.append(([check for checks in found.values() for check in checks], text))
-    return sorted(made, key=lambda one: (not (_of_doctor(one[0]) and len(one[0]) == 1), -len(one[0]), one[1]))
+    for reason, by_probe in shared.items():
+        counts = sorted((-len(checks), probe) for probe, checks in by_probe.items())
+        text = f"{reason}: {', '.join(f'{probe} {-count}' for count, probe in counts)}"
+        reasons.append(([check for checks in by_probe.values() for check in checks], text))
+    return sorted(reasons, key=lambda r: (not (_of_doctor(r[0]) and len(r[0]) == 1), -len(r[0]), r[1]))

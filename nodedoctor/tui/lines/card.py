@@ -39,32 +39,37 @@ def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None
     """
     page = cause_page(report, cause)
     paras = _card_parts(page, titled)
-    known = keyed(steps_of([page.fix]))
-    below = [*_about(page), *_follows(page)]
+    by_key = keyed(steps_of([page.fix]))
+    below = [*_advice_paras(page), *_follows_paras(page)]
     for most, tall in ((_AMPLE, 2), (_PROOF, 2), (_PROOF, 1), (1, 1)) if room else ((_PROOF, 1),):
-        proof = list(_proof(page, room, most, tall))
-        taken = [*proof, *_steps(known, None, ()), *(below if most > _PROOF else ())]
-        if room is None or _steps_left(room, paras, [taken]) >= 0:
+        proof = list(_proof_paras(page, room, most, tall))
+        body = [*proof, *_safe_paras(by_key, None, ()), *(below if most > _PROOF else ())]
+        if room is None or _steps_left(room, paras, [body]) >= 0:
             break
     paras += proof
-    paras += _steps(known, room, tuple(paras))
+    paras += _safe_paras(by_key, room, tuple(paras))
     return [*paras, *below]
 
 
 def explained(report: Report, cause: Cause) -> list[Para]:
     """What is behind the steps of a cause: the card without them, with all of the proof."""
     page = cause_page(report, cause)
-    return [*_card_parts(page, titled=True), *_proof(page, None, _ALL, 0), *_about(page), *_follows(page)]
+    return [
+        *_card_parts(page, titled=True),
+        *_proof_paras(page, None, _ALL, 0),
+        *_advice_paras(page),
+        *_follows_paras(page),
+    ]
 
 
 def _card_parts(page: CausePage, titled: bool) -> list[Para]:
-    """Headline, and what is told before the proof."""
+    """Headline, and what comes before the proof."""
     title = Para(page.headline + page.mark, f"{page.status.word}  ", LABEL, STYLE[page.status])
     paras = [title] if titled else []
     return [*paras, *(Para(part.text, lead_of(part.label), most=2) for part in page.opening)]
 
 
-def _about(page: CausePage) -> Iterator[Para]:
+def _advice_paras(page: CausePage) -> Iterator[Para]:
     if page.advice:
         yield Para()
         yield labelled(FIX, page.advice)
@@ -84,12 +89,12 @@ def fold(state: State, key: str, results: Sequence[Result]) -> list[Para]:
             probe = state.running[result["check"]].probe
             paras.append(Para(f"waits for {probe}" if probe else "its turn comes", f"{result['check']}  "))
         return paras
-    for said, group in group_results(results).items():
+    for summary, group in group_results(results).items():
         if len(group) == 1:
-            text = said.removeprefix(f"{group[0]['check']}  ")
+            text = summary.removeprefix(f"{group[0]['check']}  ")
             paras.append(Para(inert(text), f"{group[0]['check']}  "))
         else:
-            paras.append(Para(inert(said), f"{len(group)} checks  "))
+            paras.append(Para(inert(summary), f"{len(group)} checks  "))
             paras.append(Para(" ".join(result["check"] for result in group), "  ", QUIET))
         fix = worst(group[0])["fix"]
         if fix and is_blind(worst(group[0])):
@@ -97,7 +102,7 @@ def fold(state: State, key: str, results: Sequence[Result]) -> list[Para]:
     return paras
 
 
-def _proof(page: CausePage, room: Size | None, most: int, tall: int) -> Iterator[Para]:
+def _proof_paras(page: CausePage, room: Size | None, most: int, tall: int) -> Iterator[Para]:
     """So many lines of the evidence at most, each so tall on the screen."""
     shown = page.proof[:most]
     for number, line in enumerate(shown, 1):
@@ -108,36 +113,38 @@ def _proof(page: CausePage, room: Size | None, most: int, tall: int) -> Iterator
         yield Para(f"{line[:LONGEST]}{more}", lead_of(PROOF if number == 1 else ""), verbatim=True, most=tall)
 
 
-def _steps(known: Mapping[str, Step], room: Size | None, above: Sequence[Para]) -> Iterator[Para]:
-    """The numbered steps; a last resort stands in the list that `c` opens, under its own key.
+def _safe_paras(by_key: Mapping[str, Step], room: Size | None, above: Sequence[Para]) -> Iterator[Para]:
+    """The numbered steps; a last resort is in the list that `c` opens, under its own key.
 
     They are shown in their order: what does not fit below `above` is named in a line, and comes out of view.
     So a reset is never in view without what must come before it.
     """
-    safe = {key: list(_step(key, step)) for key, step in known.items() if step["role"] != "last-resort"}
-    whole = list(safe.values())
-    if room and _steps_left(room, above, whole) < 0:
+    safe = {
+        key: list(_step_paras(key, step)) for key, step in by_key.items() if step["role"] != "last-resort"
+    }
+    blocks = list(safe.values())
+    if room and _steps_left(room, above, blocks) < 0:
         safe = {key: _without_long(paras, room) for key, paras in safe.items()}
-        whole = list(safe.values())
-    shown = _in_view(whole, room, above) if room else len(whole)
-    if room and shown < len(whole):
-        yield from (para for paras in whole[:shown] for para in paras)
-        yield Para(_ranges(known, list(safe)[:shown]), lead_style=QUIET, style="cyan", most=1)
-        yield from (Para() for _ in range(_steps_left(room, above, whole[:shown]) - 1))
-        whole = whole[shown:]
-    yield from (para for paras in whole for para in paras)
-    if last := len(known) - len(safe):
+        blocks = list(safe.values())
+    shown = _in_view(blocks, room, above) if room else len(blocks)
+    if room and shown < len(blocks):
+        yield from (para for paras in blocks[:shown] for para in paras)
+        yield Para(_step_ranges(by_key, list(safe)[:shown]), lead_style=QUIET, style="cyan", most=1)
+        yield from (Para() for _ in range(_steps_left(room, above, blocks[:shown]) - 1))
+        blocks = blocks[shown:]
+    yield from (para for paras in blocks for para in paras)
+    if last := len(by_key) - len(safe):
         text = (
             f"{last} last resort{'s'[: last > 1]} that end{'s'[last > 1 :]} other work: c shows the condition"
         )
         yield Para(text, " " * 10, "red")
 
 
-def _step(key: str, step: Step) -> Iterator[Para]:
-    said = told_step(step)
-    yield Para(said.command, f"{key} {said.word:<7} $ ", "bold cyan", "cyan", verbatim=True)
-    if said.detail:
-        yield Para(said.detail, " " * 12, DANGER if said.interrupts else QUIET)
+def _step_paras(key: str, step: Step) -> Iterator[Para]:
+    shown = told_step(step)
+    yield Para(shown.command, f"{key} {shown.word:<7} $ ", "bold cyan", "cyan", verbatim=True)
+    if shown.detail:
+        yield Para(shown.detail, " " * 12, DANGER if shown.interrupts else QUIET)
 
 
 def _without_long(step: Sequence[Para], room: Size) -> list[Para]:
@@ -167,19 +174,19 @@ def _steps_left(room: Size, above: Sequence[Para], steps: Sequence[Sequence[Para
     return room.height - height(above, room.width) - sum(height(paras, room.width) for paras in steps)
 
 
-def _ranges(known: Mapping[str, Step], opening: Collection[str]) -> str:
+def _step_ranges(by_key: Mapping[str, Step], opening: Collection[str]) -> str:
     """Of the steps that are not shown: `4-6 8-9 repair, a verify: key c`."""
-    runs = groupby(known.items(), key=lambda one: (one[0] in opening, told_step(one[1]).word.lower()))
+    runs = groupby(by_key.items(), key=lambda pair: (pair[0] in opening, told_step(pair[1]).word.lower()))
     places: dict[str, list[str]] = {}
     for (shown, word), run in runs:
         keys = [key for key, _ in run]
         if not shown:
             places.setdefault(word, []).append(f"{keys[0]}-{keys[-1]}" if len(keys) > 1 else keys[0])
-    said = [f"{' '.join(keys)} {word}" for word, keys in places.items()]
-    return f"{', '.join(said)}: key c"
+    ranges = [f"{' '.join(keys)} {word}" for word, keys in places.items()]
+    return f"{', '.join(ranges)}: key c"
 
 
-def _follows(page: CausePage) -> Iterator[Para]:
+def _follows_paras(page: CausePage) -> Iterator[Para]:
     for number, text in enumerate(page.follows):
         if not number:
             yield Para()

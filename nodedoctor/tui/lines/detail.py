@@ -42,7 +42,7 @@ SLOW = 1.0
 
 
 def head(state: State, narrowed: str = "", width: int = 1 << 16) -> list[tuple[Part, ...]]:
-    """Two lines: what this node is, and how it stands so far; how the list is narrowed, if it is.
+    """Two lines: what this node is, and its status so far; how the list is filtered, if it is.
 
     What does not fit is left out whole: half a date or version says less than none.
     """
@@ -64,10 +64,10 @@ def head(state: State, narrowed: str = "", width: int = 1 << 16) -> list[tuple[P
     count = sum(is_certain(cause, state) for cause in state.report["causes"])
     if count:
         parts.insert(1, (f"  {count} cause{'s'[: count > 1]}", LABEL))
-    left = width - sum(cell_len(text) for text, _ in parts) - 2
+    room = width - sum(cell_len(text) for text, _ in parts) - 2
     if narrowed:
         parts.append((f"  [{narrowed}]", LABEL))
-    elif when := next((text for text in _when(state) if cell_len(text) <= left), ""):
+    elif when := next((text for text in _time_texts(state) if cell_len(text) <= room), ""):
         parts.append((f"  {when}", QUIET))
     node = headline(state.report["node"]).replace("x NVIDIA ", "x ").replace("   ", "  ")
     while cell_len(node) > width and "  " in node:
@@ -107,54 +107,54 @@ def detail(
         word, style = "RUN", RUN
     paras = [Para(word, f"{result['check']}  ", style)]
     if waiting is not None:
-        paras += _running(waiting)
+        paras += _waiting_paras(waiting)
     else:
         seen = {seen["name"]: seen for seen in state.report["probes"]}
-        paras += _findings(result, seen, full, steps)
+        paras += _finding_paras(result, seen, full, steps)
     paras.append(Para())
     if result["why"]:
         paras.append(labelled(WHY, capitalised(result["why"])))
     paras.append(labelled("expects", result["title"]))
     if check is not None and check.what:
         paras.append(labelled("looks at", check.what))
-    said = any(finding["fix"] and finding["fix"]["disturbs"] for finding in result["findings"])
-    if check is not None and interrupted(check.disturbs) and not said:
+    has_disturbance = any(finding["fix"] and finding["fix"]["disturbs"] for finding in result["findings"])
+    if check is not None and interrupted(check.disturbs) and not has_disturbance:
         paras.append(labelled("fixing it", f"interrupts {check.disturbs}"))
     return paras
 
 
-def probe_line(seen: Probe) -> str:
+def probe_line(probe: Probe) -> str:
     """How a probe went: outcome unless it simply answered, exit status, seconds."""
-    parts = [] if seen["outcome"] == Outcome.OK.value else [seen["outcome"]]
-    parts += [f"rc {seen['rc']}"] if seen["rc"] is not None else []
-    return "  ".join([*parts, f"{seen['seconds']:.1f} s"])
+    parts = [] if probe["outcome"] == Outcome.OK.value else [probe["outcome"]]
+    parts += [f"rc {probe['rc']}"] if probe["rc"] is not None else []
+    return "  ".join([*parts, f"{probe['seconds']:.1f} s"])
 
 
-def _running(waiting: Waiting) -> Iterator[Para]:
+def _waiting_paras(waiting: Waiting) -> Iterator[Para]:
     if waiting.probe:
         yield Para(f"waiting for {waiting.probe}, {waiting.seconds:.0f} s so far")
     else:
         yield Para("its probes wait for their turn")
 
 
-def _findings(result: Result, seen: dict[str, Probe], full: bool, steps: bool) -> Iterator[Para]:
+def _finding_paras(result: Result, probes: dict[str, Probe], full: bool, steps: bool) -> Iterator[Para]:
     """The findings that are not well with their fixes, then notes, then the rest in a line each."""
     order = sorted(result["findings"], key=lambda finding: -severity(finding))
-    told = [finding for finding in order if severity(finding).is_problem or finding["note"]]
-    told = told or [worst(result)]
+    shown = [finding for finding in order if severity(finding).is_problem or finding["note"]]
+    shown = shown or [worst(result)]
     fix = None
-    for number, finding in enumerate(told):
-        if number and told[number - 1]["evidence"]:
+    for number, finding in enumerate(shown):
+        if number and shown[number - 1]["evidence"]:
             yield Para()
         yield Para(sentence(finding), style=LABEL if severity(finding).is_problem else "")
         if finding["reason"]:
             yield labelled("reason", finding["reason"])
         if finding["fix"] is not None and finding["fix"] != fix:
             yield Para()
-            yield from _fix(finding["fix"], SEE_IT if is_blind(finding) else FIX, steps)
+            yield from _fix_paras(finding["fix"], SEE_IT if is_blind(finding) else FIX, steps)
         fix = finding["fix"]
-        yield from _evidence(finding, seen, full)
-    rest = [finding for finding in order if finding not in told]
+        yield from _evidence_paras(finding, probes, full)
+    rest = [finding for finding in order if finding not in shown]
     if rest:
         yield Para()
     for finding in rest:
@@ -162,15 +162,15 @@ def _findings(result: Result, seen: dict[str, Probe], full: bool, steps: bool) -
         yield Para(sentence(finding), f"{status.word}  ", lead_style=STYLE[status])
 
 
-def _fix(fix: Fix, label: str, steps: bool) -> Iterator[Para]:
+def _fix_paras(fix: Fix, label: str, steps: bool) -> Iterator[Para]:
     yield labelled(label, advice(fix))
     for step in repair_steps(fix) if steps else ():
-        yield from _step(step)
+        yield from _step_paras(step)
     yield from (labelled(part.label, part.text) for part in after_steps(fix))
 
 
-def _step(step: StepText) -> Iterator[Para]:
-    """The command beside its role; of a last resort the condition stands first, and apart."""
+def _step_paras(step: StepText) -> Iterator[Para]:
+    """The command beside its role; of a last resort the condition comes first, in a line of its own."""
     under = " " * 10
     if step.last:
         yield Para()
@@ -182,19 +182,19 @@ def _step(step: StepText) -> Iterator[Para]:
         yield Para(step.detail, f"{under}  ", DANGER if step.interrupts else QUIET)
 
 
-def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[Para]:
+def _evidence_paras(finding: Finding, probes: dict[str, Probe], full: bool) -> Iterator[Para]:
     probe = None
     for evidence in finding["evidence"]:
         if evidence["probe"] != probe:
-            how = f"  {probe_line(seen[evidence['probe']])}" if evidence["probe"] in seen else ""
+            how = f"  {probe_line(probes[evidence['probe']])}" if evidence["probe"] in probes else ""
             yield Para(f"{inert(evidence['probe'])}{how}", lead_of(PROOF), QUIET)
         probe = evidence["probe"]
         lines = inert_lines(evidence["text"].strip("\n"))
         shown = lines if full else lines[:EVIDENCE_LINES]
         for line in shown:
-            cut = f" ... {len(line) - LONGEST} more characters" if len(line) > LONGEST else ""
+            more = f" ... {len(line) - LONGEST} more characters" if len(line) > LONGEST else ""
             yield Para(
-                line[:LONGEST] + cut, " " * 10 + marked(evidence, [""])[0], lead_style=QUIET, verbatim=True
+                line[:LONGEST] + more, " " * 10 + marked(evidence, [""])[0], lead_style=QUIET, verbatim=True
             )
         if len(shown) < len(lines):
             yield Para(f"... {len(lines) - len(shown)} more lines: enter", " " * 10 + "| ", QUIET, QUIET)
@@ -211,7 +211,7 @@ def lead_of(label: str) -> str:
     return f"{label:<9} "
 
 
-def _when(state: State) -> tuple[str, ...]:
+def _time_texts(state: State) -> tuple[str, ...]:
     """Seconds of a live run; of a recording, when it was made: the most telling wording first."""
     if state.report["source"] == "live":
         return (f"{state.report['seconds']:.1f} s",)

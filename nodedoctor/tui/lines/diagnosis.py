@@ -40,9 +40,9 @@ class Item:
 def head(document: Json, page: JobPage) -> list[tuple[Part, ...]]:
     """Two lines: what was read, and the verdict in words."""
     coverage = mapping(document.get("coverage"))
-    seen, expected = as_list(coverage.get("ranks_seen")), whole_number(coverage, "ranks_expected")
+    present, expected = as_list(coverage.get("ranks_seen")), whole_number(coverage, "ranks_expected")
     parts = [count_with_noun(whole_number(coverage, "files") or 0, "file")]
-    parts.append(f"{len(seen)} of {expected} ranks" if expected else count_with_noun(len(seen), "rank"))
+    parts.append(f"{len(present)} of {expected} ranks" if expected else count_with_noun(len(present), "rank"))
     if absent := missing(document):
         parts.append(f"missing {absent}")
     incidents = document.get("incidents")
@@ -53,31 +53,33 @@ def head(document: Json, page: JobPage) -> list[tuple[Part, ...]]:
         for part in page.opening
         if part.label in ("owner", "decision")
     ]
-    said = "   ".join(filter(None, (page.confidence, *reversed(opening))))
+    summary = "   ".join(filter(None, (page.confidence, *reversed(opening))))
     return [
         (("triage", LABEL), (inert("   " + "   ".join(parts)), "")),
-        ((page.status.word, STYLE[page.status]), (f"  {said}", LABEL)),
+        ((page.status.word, STYLE[page.status]), (f"  {summary}", LABEL)),
     ]
 
 
 def items(document: Json, page: JobPage, width: int, glyphs: Glyphs) -> list[Item]:
     """Everything the verdict says, in the order of every view, for a page of a width."""
-    made = [_verdict(document, page, width, glyphs)]
+    items = [_verdict_item(document, page, width, glyphs)]
     for section in page.sections:
-        own = {"ranks": _ranks, "timeline": _timeline}.get(section.name)
-        made += own(document, page.seats) if own else (_item(section, entry) for entry in section.entries)
-    return [_keyed(item, number) for number, item in enumerate(made)]
+        own = {"ranks": _rank_items, "timeline": _timeline_items}.get(section.name)
+        items += (
+            own(document, page.seats) if own else (_entry_item(section, entry) for entry in section.entries)
+        )
+    return [_keyed_item(item, number) for number, item in enumerate(items)]
 
 
 def behind(page: JobPage) -> list[Para]:
     """What the steps are for: the verdict, and the lines of the logs that it rests on."""
     paras = [Para(page.headline, f"{page.status.word}  ", LABEL, STYLE[page.status])]
     for entry in page.section("proof").entries:
-        paras += [Para(), *_paras(entry)]
+        paras += [Para(), *_entry_paras(entry)]
     return paras
 
 
-def _verdict(document: Json, page: JobPage, width: int, glyphs: Glyphs) -> Item:
+def _verdict_item(document: Json, page: JobPage, width: int, glyphs: Glyphs) -> Item:
     """The verdict on one page: decision, who, the first command, the ranks, the proof, the steps."""
     style = STYLE[page.status]
     fixes = [e for name in ("fix", "next") for e in page.section(name).entries if isinstance(e, Advice)]
@@ -94,14 +96,14 @@ def _verdict(document: Json, page: JobPage, width: int, glyphs: Glyphs) -> Item:
     for number, quote in enumerate(page.section("proof").entries[:_PROOF]):
         if isinstance(quote, Quote):
             paras.append(Para(quote.text, lead_of("" if number else PROOF), verbatim=True, most=2))
-    if drawn := timeline(document, width, glyphs):
-        paras += [Para(), *(Para(parts=line) for line in drawn)]
+    if lines := timeline(document, width, glyphs):
+        paras += [Para(), *(Para(parts=line) for line in lines)]
     paras.append(Para())
     for key, step in keyed(steps).items():
-        said = told_step(step)
-        if not said.last:
-            paras.append(Para(said.command, f"{key} {said.word:<7} $ ", "bold cyan", "cyan", verbatim=True))
-            paras += [Para(said.detail, " " * 12, QUIET)] if said.detail else []
+        shown = told_step(step)
+        if not shown.last:
+            paras.append(Para(shown.command, f"{key} {shown.word:<7} $ ", "bold cyan", "cyan", verbatim=True))
+            paras += [Para(shown.detail, " " * 12, QUIET)] if shown.detail else []
     paras += [Para(entry.text, lead_of("fix")) for entry in fixes]
     for name in ("not", "collective", "read"):
         section = page.section(name)
@@ -113,28 +115,28 @@ def _verdict(document: Json, page: JobPage, width: int, glyphs: Glyphs) -> Item:
     return Item(Row("", page.status.word, style, "", page.headline, body=LABEL), tuple(paras), steps)
 
 
-def _item(section: Section, entry: Entry) -> Item:
+def _entry_item(section: Section, entry: Entry) -> Item:
     if isinstance(entry, Quote):
         whose = (
             f"rank {entry.rank}  " if entry.rank and not entry.text.startswith(f"rank {entry.rank} ") else ""
         )
-        said = entry.note or f"{whose}{entry.text}"
+        text = entry.note or f"{whose}{entry.text}"
         quiet = QUIET if entry.note else LABEL
-        row = Row("", section.word, quiet, _tail(entry.place), said)
-        return Item(row, tuple(_paras(entry)), (), entry.source, entry.line)
+        row = Row("", section.word, quiet, _name_tail(entry.place), text)
+        return Item(row, tuple(_entry_paras(entry)), (), entry.source, entry.line)
     if isinstance(entry, Advice):
         steps = tuple(entry.fix["steps"]) if entry.fix else ()
         action = entry.fix["action"] if entry.fix else ""
-        return Item(Row("", section.word, "bold cyan", action, entry.text), tuple(_paras(entry)), steps)
-    return Item(Row("", section.word, QUIET, entry.name, entry.text), tuple(_paras(entry)))
+        return Item(Row("", section.word, "bold cyan", action, entry.text), tuple(_entry_paras(entry)), steps)
+    return Item(Row("", section.word, QUIET, entry.name, entry.text), tuple(_entry_paras(entry)))
 
 
-def _paras(entry: Entry) -> Iterator[Para]:
+def _entry_paras(entry: Entry) -> Iterator[Para]:
     """All of an entry, for a page of its own."""
     if isinstance(entry, Quote):
         yield Para(entry.place, style=LABEL, verbatim=True)
-        if said := "  ".join(filter(None, (entry.time, f"rank {entry.rank}" if entry.rank else ""))):
-            yield Para(said)
+        if label := "  ".join(filter(None, (entry.time, f"rank {entry.rank}" if entry.rank else ""))):
+            yield Para(label)
         yield from (Para(), Para(entry.text, verbatim=True))
         yield from (Para(), Para(entry.note)) if entry.note else ()
     elif isinstance(entry, Advice):
@@ -151,7 +153,7 @@ def _paras(entry: Entry) -> Iterator[Para]:
         yield Para(entry.text)
 
 
-def _ranks(document: Json, seats: Sequence[marks.Seat]) -> Iterator[Item]:
+def _rank_items(document: Json, seats: Sequence[marks.Seat]) -> Iterator[Item]:
     """Where each rank was: where it began first, then who waited in what and who is missing."""
     for group in marks.groups(seats):
         mark, _, members = group
@@ -164,14 +166,14 @@ def _ranks(document: Json, seats: Sequence[marks.Seat]) -> Iterator[Item]:
             yield Item(Row("", "who", LABEL, "", text), (Para(text),))
 
 
-def _timeline(document: Json, seats: Sequence[marks.Seat]) -> Iterator[Item]:
+def _timeline_items(document: Json, seats: Sequence[marks.Seat]) -> Iterator[Item]:
     """What happened when; what many ranks report within seconds of each other is one row."""
     seats = sorted(seats, key=lambda seat: seat.rank)
     numbers = [seat.rank for seat in seats]
     for moment in moments(document):
         who = inert(moment.who or "the job")
         first, event = inert(moment.first or "no time"), inert(marks.event_words(moment.event))
-        said = f"{moment.count} ranks" if moment.count > 1 and len(who) > LONGEST_NAME else who
+        label = f"{moment.count} ranks" if moment.count > 1 and len(who) > LONGEST_NAME else who
         page = [Para(f"{who}: {event}", style=LABEL)]
         if moment.first:
             page.append(Para(first + (f" until {inert(moment.last)}" if moment.last != moment.first else "")))
@@ -182,18 +184,18 @@ def _timeline(document: Json, seats: Sequence[marks.Seat]) -> Iterator[Item]:
         members = [seat for run in runs for seat in run]
         if 1 < len(members) < len(seats):
             page += [Para(), *ranks.matrix(marks.alone(seats, members))]
-        row = Row("", "when", QUIET, first, f"{said:<10} {event}")
+        row = Row("", "when", QUIET, first, f"{label:<10} {event}")
         yield Item(row, tuple(page), (), moment.source, moment.line)
 
 
-def _keyed(item: Item, number: int) -> Item:
+def _keyed_item(item: Item, number: int) -> Item:
     """With a key; the name before the text, because long names would leave no room for any text."""
     row = item.row
     text = "  ".join(filter(None, (row.name, row.text)))
     return replace(item, row=replace(row, key=str(number), name="", text=text))
 
 
-def _tail(source: str) -> str:
-    """The end of a file's name: ranks and line numbers stand there."""
+def _name_tail(source: str) -> str:
+    """The end of a file's name, where ranks and line numbers are."""
     name = source.rpartition("/")[2]
     return name if len(name) <= LONGEST_NAME else f"~{name[1 - LONGEST_NAME :]}"

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from nodedoctor.tui.theme import LABEL, Para
 
-_Ways = tuple[tuple[str, str, str], ...]
+_Hints = tuple[tuple[str, str, str], ...]
 """A key or `$`, what to type, and what comes of it."""
 
-_TRIAGE: _Ways = (
+_TRIAGE: _Hints = (
     ("o", "", "open a log, a flight-recorder dump, or a folder of them"),
     ("$", "nodedoctor triage logs/", "the same from the shell"),
     ("$", "nodedoctor run -- COMMAND", "start a job; a hang keeps every stack"),
     ("$", "nodedoctor watch --job PID", "watch a job that runs already"),
 )
-_COMPARE: _Ways = (
+_COMPARE: _Hints = (
     ("d", "", "compare with a saved report (.json) or a recorded node (.zip, folder)"),
     ("s", "", "save what this node is now, to compare with later"),
     ("$", "nodedoctor --record now.zip", "the same from the shell"),
 )
-_FLEET: _Ways = (
+_FLEET: _Hints = (
     ("$", "nodedoctor fleet --ssh gpu-[001-128]", "ask nodes over ssh"),
     ("$", "nodedoctor fleet --slurm", "the nodes of this Slurm job"),
     ("$", "nodedoctor fleet --ray", "the nodes of this Ray cluster"),
     ("$", "nodedoctor fleet --reports DIR", "reports that were saved"),
 )
-_LIVE: _Ways = (("$", "nodedoctor watch", "on a node with GPUs: load, clocks, heat, the kernel log"),)
+_LIVE: _Hints = (("$", "nodedoctor watch", "on a node with GPUs: load, clocks, heat, the kernel log"),)
 _PAGES = {
     "live": ("What each GPU does, every second", _LIVE),
     "triage": ("Why a job died or hangs, which rank and which node", _TRIAGE),
@@ -35,10 +35,10 @@ _PAGES = {
 
 def page(mode: str) -> list[Para]:
     """The page of a screen before anything is open on it."""
-    title, ways = _PAGES[mode]
-    wide = max(len(command) for _, command, _ in ways)
+    title, hints = _PAGES[mode]
+    wide = max(len(command) for _, command, _ in hints)
     paras = [Para(title, style=LABEL), Para()]
-    for key, command, text in ways:
-        said = f"{command:<{wide}}  {text}" if command else text
-        paras.append(Para(said, f"  {key}  ", lead_style="bold cyan"))
+    for key, command, text in hints:
+        line = f"{command:<{wide}}  {text}" if command else text
+        paras.append(Para(line, f"  {key}  ", lead_style="bold cyan"))
     return paras

@@ -22,7 +22,7 @@ MOST = 64
 """Devices of one kind that are listed."""
 IS_LOST = "GPU_IS_LOST"
 """NVML's word for a GPU that has fallen off the bus."""
-_ODD = "bold red"
+_ALARM = "bold red"
 _SAME = frozenset({"PCIe", "NVLinks", "VBIOS", "state", "rate"})
 """Columns that are alike on a healthy node."""
 _STATE = "PCIe"
@@ -32,25 +32,25 @@ _Line = Mapping[str, str]
 
 def page(facts: Json, width: int) -> Iterator[Para]:
     """The host in a line, then a line per GPU and one per port, as far as they are known and fit."""
-    if host := ", ".join(_host(facts)):
+    if host := ", ".join(_host_words(facts)):
         yield Para()
         yield Para(inert(host), f"{'host':<9} ")
-    gpus = [_gpu(one) for one in parts(part(facts, "gpus"), "gpus")[:MOST]]
-    missing = [_missing(one) for one in lost_gpus(facts)]
+    gpus = [_gpu_line(entry) for entry in parts(part(facts, "gpus"), "gpus")[:MOST]]
+    missing = [_lost_line(entry) for entry in lost_gpus(facts)]
     everything = sorted((*gpus, *missing), key=lambda line: int(line["GPU"].removeprefix("GPU") or -1))
-    yield from _table(everything, gpus, width)
+    yield from _table_paras(everything, gpus, width)
     rails = texts(part(facts, "rails"), "ports")
-    ports = [_port(one) for one in parts(part(facts, "ib"), "ports")[:MOST]]
+    ports = [_port_line(entry) for entry in parts(part(facts, "ib"), "ports")[:MOST]]
     ports.sort(key=lambda port: port["port"] not in rails)
-    yield from _table(ports, [port for port in ports if port["port"] in rails], width)
+    yield from _table_paras(ports, [port for port in ports if port["port"] in rails], width)
 
 
 def lost_gpus(facts: Json) -> tuple[LostGpu, ...]:
     """The GPUs of a report that are counted and could not be read, and have a number."""
-    found = ((whole_number(one, "index"), one) for one in parts(part(facts, "gpus"), "lost")[:MOST])
+    entries = ((whole_number(entry, "index"), entry) for entry in parts(part(facts, "gpus"), "lost")[:MOST])
     return tuple(
-        LostGpu(index, text(one, "bus_id") or None, text(one, "error"), text(one, "text"))
-        for index, one in found
+        LostGpu(index, text(entry, "bus_id") or None, text(entry, "error"), text(entry, "text"))
+        for index, entry in entries
         if index is not None
     )
 
@@ -58,17 +58,17 @@ def lost_gpus(facts: Json) -> tuple[LostGpu, ...]:
 def lost_row(gpu: LostGpu) -> Row:
     """The row of a GPU that shows no load."""
     word = LOST if gpu.error == IS_LOST else "-"
-    parts = ((f" {word:>5} ", _ODD), (f" {lost_reason(gpu)}", ""))
-    return Row(str(gpu.index), f"GPU{gpu.index}", _ODD, "", parts=parts)
+    parts = ((f" {word:>5} ", _ALARM), (f" {lost_reason(gpu)}", ""))
+    return Row(str(gpu.index), f"GPU{gpu.index}", _ALARM, "", parts=parts)
 
 
 def lost_reason(gpu: LostGpu) -> str:
     """Why nothing is read of it, in words where there are any."""
-    said = "has fallen off the bus" if gpu.error == IS_LOST else f"not readable: {gpu.error} {gpu.text}"
-    return inert(f"{said} ({gpu.bus_id})" if gpu.bus_id else said.strip())
+    reason = "has fallen off the bus" if gpu.error == IS_LOST else f"not readable: {gpu.error} {gpu.text}"
+    return inert(f"{reason} ({gpu.bus_id})" if gpu.bus_id else reason.strip())
 
 
-def _host(facts: Json) -> Iterator[str]:
+def _host_words(facts: Json) -> Iterator[str]:
     machine, memory = part(facts, "machine"), part(part(facts, "limits"), "memory")
     yield from filter(None, (text(machine, "product"), text(machine, "cpu_model")))
     if cpus := whole_number(machine, "cpus"):
@@ -81,7 +81,7 @@ def _host(facts: Json) -> Iterator[str]:
     yield from filter(None, (text(machine, "distro"), text(machine, "kernel")))
 
 
-def _gpu(gpu: Json) -> _Line:
+def _gpu_line(gpu: Json) -> _Line:
     index, links = whole_number(gpu, "index"), parts(gpu, "nvlinks")
     generation, width = whole_number(gpu, "pcie_generation"), whole_number(gpu, "pcie_width")
     clock, fastest = whole_number(gpu, "clock_sm_mhz"), whole_number(gpu, "clock_max_sm_mhz")
@@ -93,21 +93,21 @@ def _gpu(gpu: Json) -> _Line:
         "NVLinks": f"{up} of {len(links)}" if links else "",
         "ECC corrected": words(whole_number(gpu, "ecc_volatile_correctable")),
         "uncorrected": words(whole_number(gpu, "ecc_volatile_uncorrectable")),
-        "rows remapped": _sum(gpu, "remapped_correctable", "remapped_uncorrectable"),
+        "rows remapped": _sum_counts(gpu, "remapped_correctable", "remapped_uncorrectable"),
         "SM clock": f"{clock}/{fastest} MHz" if clock is not None and fastest is not None else "",
         "VBIOS": text(gpu, "vbios_version"),
         "serial": text(gpu, "serial"),
     }
 
 
-def _missing(gpu: LostGpu) -> _Line:
+def _lost_line(gpu: LostGpu) -> _Line:
     """The line of a GPU that nothing is read of, in its place among the others."""
     word = LOST if gpu.error == IS_LOST else "unread"
-    known = {"GPU": f"GPU{gpu.index}", "bus": gpu.bus_id or "", _STATE: word}
-    return {**dict.fromkeys(_gpu({}), ""), **known}
+    line = {"GPU": f"GPU{gpu.index}", "bus": gpu.bus_id or "", _STATE: word}
+    return {**dict.fromkeys(_gpu_line({}), ""), **line}
 
 
-def _port(port: Json) -> _Line:
+def _port_line(port: Json) -> _Line:
     rate = number(port.get("rate_gbps"))
     return {
         "port": f"{text(port, 'hca')}/{whole_number(port, 'number') or '-'}",
@@ -120,15 +120,15 @@ def _port(port: Json) -> _Line:
     }
 
 
-def _sum(gpu: Json, *keys: str) -> str:
+def _sum_counts(gpu: Json, *keys: str) -> str:
     counts = [count for key in keys if (count := whole_number(gpu, key)) is not None]
     return str(sum(counts)) if counts else ""
 
 
-def _table(lines: Sequence[_Line], alike: Sequence[_Line], width: int) -> Iterator[Para]:
+def _table_paras(lines: Sequence[_Line], peers: Sequence[_Line], width: int) -> Iterator[Para]:
     """Columns of which something is known, headed, as wide as their widest value, as many as fit.
 
-    `alike` are the lines of devices that should have the same values.
+    `peers` are the lines of devices that should have the same values.
     """
     heads = [head for head in (lines[0] if lines else ()) if any(line[head] for line in lines)]
     shown = [{head: inert(line[head]) or "-" for head in heads} for line in lines]
@@ -137,20 +137,20 @@ def _table(lines: Sequence[_Line], alike: Sequence[_Line], width: int) -> Iterat
         heads.pop()
     if len(heads) < 2:
         return
-    usual = {head: _usual([line[head] for line in alike]) for head in heads if head in _SAME}
+    usual = {head: _usual_value([line[head] for line in peers]) for head in heads if head in _SAME}
     yield Para()
     yield Para(parts=tuple((fit(head, wide[head], ""), LABEL) for head in heads))
     for line, cells in zip(lines, shown, strict=True):
-        odd = {head for head, value in usual.items() if value and line in alike and line[head] != value}
-        odd |= {_STATE} if line.get(_STATE) in (LOST, "unread") else set()
-        yield Para(parts=tuple(_cell(cells[head], wide[head], head in odd) for head in heads))
+        odd_heads = {head for head, value in usual.items() if value and line in peers and line[head] != value}
+        odd_heads |= {_STATE} if line.get(_STATE) in (LOST, "unread") else set()
+        yield Para(parts=tuple(_table_cell(cells[head], wide[head], head in odd_heads) for head in heads))
 
 
-def _cell(text: str, wide: int, odd: bool) -> Part:
-    return fit(f"{text}<" if odd else text, wide, ""), _ODD if odd else QUIET if text == "-" else ""
+def _table_cell(text: str, wide: int, is_odd: bool) -> Part:
+    return fit(f"{text}<" if is_odd else text, wide, ""), _ALARM if is_odd else QUIET if text == "-" else ""
 
 
-def _usual(values: Sequence[str]) -> str:
+def _usual_value(values: Sequence[str]) -> str:
     """The value that most devices have, "" where no value is in the majority."""
     value, count = Counter(values).most_common(1)[0] if values else ("", 0)
     return value if count * 2 > len(values) else ""
@@ -159,5 +159,5 @@ def _usual(values: Sequence[str]) -> str:
 def reasons(names: Sequence[Any]) -> str:
     """Why clocks are lowered, as `software power cap` where the driver has `sw_power_cap`."""
     long = {"sw": "software", "hw": "hardware", "gpu": ""}
-    told = (" ".join(long.get(word, word) for word in str(name).split("_")).strip() for name in names)
-    return inert(", ".join(told))
+    phrases = (" ".join(long.get(word, word) for word in str(name).split("_")).strip() for name in names)
+    return inert(", ".join(phrases))

@@ -36,31 +36,31 @@ def rows(state: State, opened: Collection[str], glyphs: Glyphs, room: int) -> li
     """Causes, each with what follows from it, problems of their own, then the folds; `opened` are open."""
     groups, shown = folds(state), list[Row]()
     for cause in causes(state):
-        shown.append(_cause(cause, room, done=not state.running))
+        shown.append(_cause_row(cause, room, done=not state.running))
         key = SYMPTOMS + cause["id"]
         if key in groups:
-            shown += _folded(key, groups.pop(key), opened, state, glyphs)
+            shown += _fold_rows(key, groups.pop(key), opened, state, glyphs)
     shown += [detail.row(result, None) for result in groups.pop(_OWN, ())]
     shown = shown or [_healthy_lead(state)]
     shown += [detail.row(result, state.running[result["check"]]) for result in groups.pop(_SLOW, ())]
     for key, results in groups.items():
-        shown += _folded(key, results, opened, state, glyphs)
+        shown += _fold_rows(key, results, opened, state, glyphs)
     return shown
 
 
-def _folded(
+def _fold_rows(
     key: str, results: Sequence[Result], opened: Collection[str], state: State, glyphs: Glyphs
 ) -> list[Row]:
     """The line of a fold, and its checks where it is open."""
     is_open = FOLD + key in opened
     checks = [detail.row(result, state.running.get(result["check"])) for result in results if is_open]
-    return [_fold(key, results, is_open, glyphs), *checks]
+    return [_fold_row(key, results, is_open, glyphs), *checks]
 
 
 def flat(state: State, fits: Fits) -> list[Row]:
     """The checks that fit, problems first, causes before what follows from them."""
     order = [cause["id"].partition("@")[0] for cause in state.report["causes"]]
-    results = sorted(state.report["results"], key=lambda result: _order(result, state, order))
+    results = sorted(state.report["results"], key=lambda result: _sort_key(result, state, order))
     return [detail.row(result, state.running.get(result["check"])) for result in results if fits(result)]
 
 
@@ -70,23 +70,23 @@ def causes(state: State) -> list[Cause]:
 
 
 def cause_of(state: State, key: str) -> Cause | None:
-    """The cause a row stands for."""
+    """The cause that a row shows."""
     return next((cause for cause in state.report["causes"] if key == CAUSE + cause["id"]), None)
 
 
 def result_of(state: State, key: str) -> Result | None:
-    """The check a row stands for; of a cause, the one that found it."""
+    """The check that a row shows; of a cause, the one that found it."""
     cause = cause_of(state, key)
-    found = root(state.report, cause) if cause else None
-    check = found[0] if found else key
+    origin = root(state.report, cause) if cause else None
+    check = origin[0] if origin else key
     return next((result for result in state.report["results"] if result["check"] == check), None)
 
 
 def key_of(state: State, check: str) -> tuple[str, str]:
     """The row of a check, and the fold it is in, if it is in one."""
     for cause in causes(state):
-        found = root(state.report, cause)
-        if found and found[0] == check:
+        origin = root(state.report, cause)
+        if origin and origin[0] == check:
             return CAUSE + cause["id"], ""
     groups = folds(state).items()
     fold = next((key for key, results in groups if any(r["check"] == check for r in results)), "")
@@ -98,14 +98,14 @@ def folds(state: State) -> dict[str, list[Result]]:
     certain = causes(state)
     symptoms = [SYMPTOMS + cause["id"] for cause in certain]
     groups: dict[str, list[Result]] = {key: [] for key in (_ROOT, _OWN, _SLOW, *symptoms, *_TITLES)}
-    roots = {found[0] for cause in certain if (found := root(state.report, cause))}
+    roots = {origin[0] for cause in certain if (origin := root(state.report, cause))}
     explained = {id: cause["id"] for cause in reversed(certain) for id in (cause["id"], *cause["explains"])}
     for result in sorted(state.report["results"], key=lambda r: (-severity_of(r), r["check"])):
-        groups[_group(result, state, roots, explained)].append(result)
+        groups[_group_key(result, state, roots, explained)].append(result)
     return {key: results for key, results in groups.items() if results and key != _ROOT}
 
 
-def _group(result: Result, state: State, roots: Collection[str], explained: Mapping[str, str]) -> str:
+def _group_key(result: Result, state: State, roots: Collection[str], explained: Mapping[str, str]) -> str:
     waiting = state.running.get(result["check"])
     if waiting is not None:
         return _SLOW if waiting.probe and waiting.seconds >= SLOW else "running"
@@ -141,11 +141,11 @@ _STYLES = {
 
 def title_of(key: str, count: int) -> str:
     """`3 checks passed`."""
-    _, one, many = _TITLES[key.partition(" ")[0]]
-    return f"{count} {one if count == 1 else many}"
+    _, singular, many = _TITLES[key.partition(" ")[0]]
+    return f"{count} {singular if count == 1 else many}"
 
 
-def _fold(key: str, results: Sequence[Result], is_open: bool, glyphs: Glyphs) -> Row:
+def _fold_row(key: str, results: Sequence[Result], is_open: bool, glyphs: Glyphs) -> Row:
     mark = glyphs.open if is_open else glyphs.shut
     kind = key.partition(" ")[0]
     text = f"{mark} {title_of(key, len(results))}"
@@ -154,7 +154,7 @@ def _fold(key: str, results: Sequence[Result], is_open: bool, glyphs: Glyphs) ->
     return Row(FOLD + key, _TITLES[kind][0], _STYLES.get(kind, QUIET), "", text, body=QUIET, owner=_NO_OWNER)
 
 
-def _cause(cause: Cause, room: int, *, done: bool) -> Row:
+def _cause_row(cause: Cause, room: int, *, done: bool) -> Row:
     """The headline, with what to do where there is room for all of it.
 
     Owner and action may change with every answer: they are named when all checks are `done`.
@@ -169,7 +169,7 @@ def _cause(cause: Cause, room: int, *, done: bool) -> Row:
 
 
 def _healthy_lead(state: State) -> Row:
-    """What stands first while nothing is wrong: how far it is, then that all is well."""
+    """The first row while nothing is wrong: how many checks have answered, then that all is well."""
     total = len(state.report["results"])
     if state.running:
         text = f"{state.done} of {total} checks have answered, nothing wrong so far"
@@ -179,7 +179,7 @@ def _healthy_lead(state: State) -> Row:
     return Row(WELL, status.word, STYLE[status], "", text[:1].upper() + text[1:], body=LABEL)
 
 
-def _order(result: Result, state: State, order: Sequence[str]) -> tuple[int, bool, int, str]:
+def _sort_key(result: Result, state: State, order: Sequence[str]) -> tuple[int, bool, int, str]:
     """Problems, causes before what follows from them; then what still runs, as it may yet become one."""
     check, bad = result["check"], severity_of(result)
     runs = check in state.running

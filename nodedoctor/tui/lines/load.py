@@ -59,12 +59,12 @@ class History:
     def line(self, index: int, width: int, glyphs: Glyphs) -> str:
         """A sparkline of the last samples, the newest at the right; `-` where nothing was said."""
         past = list(self._past.get(index, ()))[-width:] if width > 0 else []
-        return "".join(_level(value, glyphs) for value in past).rjust(max(width, 0))
+        return "".join(_level_mark(value, glyphs) for value in past).rjust(max(width, 0))
 
 
 def stragglers(loads: Sequence[GpuLoad]) -> frozenset[int]:
     """The GPUs that are idle while all their peers that hold memory are at full utilisation."""
-    holding = [load for load in loads if _holds(load.gpu)]
+    holding = [load for load in loads if _is_used(load.gpu)]
     idle = [load for load in holding if (load.gpu.gpu_utilization_percent or 0) <= waiting.IDLE]
     busy = [load for load in holding if (load.gpu.gpu_utilization_percent or 0) >= waiting.BUSY]
     if not idle or len(idle) + len(busy) != len(holding) or len(busy) < max(1, len(idle)):
@@ -77,12 +77,12 @@ def waiting_words(loads: Sequence[GpuLoad]) -> str:
     late = stragglers(loads)
     if not late:
         return ""
-    peers = [load.gpu for load in loads if load.gpu.index not in late and _holds(load.gpu)]
+    peers = [load.gpu for load in loads if load.gpu.index not in late and _is_used(load.gpu)]
     names = ", ".join(f"GPU{index}" for index in sorted(late))
-    told = [(gpu.power_draw_w, gpu.power_limit_w) for gpu in peers if gpu.power_draw_w and gpu.power_limit_w]
+    draws = [(gpu.power_draw_w, gpu.power_limit_w) for gpu in peers if gpu.power_draw_w and gpu.power_limit_w]
     picture = ""
-    if told:
-        low = all(waiting.draws_little(draw, limit) for draw, limit in told)
+    if draws:
+        low = all(waiting.draws_little(draw, limit) for draw, limit in draws)
         picture = " with low power: looks like a hung collective" if low else " and working: it is late"
     return f"{names} idle, {len(peers)} others at 100%{picture}"
 
@@ -101,7 +101,7 @@ class Layout:
 
 def layout(loads: Sequence[GpuLoad], width: int, history: History) -> Layout:
     """The columns that fit: those without a value on any GPU are left out, the last ones first."""
-    slowed = [_slowed(load.gpu) for load in loads]
+    slowed = [_slowdown_reasons(load.gpu) for load in loads]
     wanted = Layout(
         bar=0,
         links=any(load.nvlink_rx_mib_s is not None or load.nvlink_tx_mib_s is not None for load in loads),
@@ -111,7 +111,7 @@ def layout(loads: Sequence[GpuLoad], width: int, history: History) -> Layout:
     )
     for drop in ({}, {"users": False}, {"pcie": False}, {"clocks": 0}, {"links": False}):
         wanted = replace(wanted, **drop)
-        spare = width - _FIXED - _optional(wanted)
+        spare = width - _FIXED - _optional_width(wanted)
         if spare >= (3 + bool(history)) * _BARS[0]:
             break
     bar = max(0, min(_BARS[1], spare // (4 if history else 3)))
@@ -140,51 +140,51 @@ def row(
 ) -> Row:
     """The line of one GPU, each bar behind its number; `-` where nothing was reported."""
     gpu = load.gpu
-    busy, used, drawn = gpu.gpu_utilization_percent, gpu.memory_used_mib, gpu.power_draw_w
+    busy, used, power = gpu.gpu_utilization_percent, gpu.memory_used_mib, gpu.power_draw_w
 
-    def bar(value: float | None, of: float | None, style: str) -> Part:
-        return (f" {_draw_bar(value, of, shown.bar, glyphs)}" if shown.bar else "", style)
+    def bar(value: float | None, limit: float | None, style: str) -> Part:
+        return (f" {_draw_bar(value, limit, shown.bar, glyphs)}" if shown.bar else "", style)
 
     parts: list[Part] = [
-        (f" {_unit(busy, '%'):>5}", "bold"),
+        (f" {_format_unit(busy, '%'):>5}", "bold"),
         bar(busy, 100, "green" if busy and busy >= waiting.BUSY else "cyan"),
         (f" {history.line(gpu.index, shown.spark, glyphs)}" if shown.spark else "", "cyan"),
-        (f" {_pair(_gib(used), _gib(gpu.memory_total_mib)):>10}", ""),
+        (f" {_format_pair(_format_gib(used), _format_gib(gpu.memory_total_mib)):>10}", ""),
         bar(used, gpu.memory_total_mib, "magenta"),
-        (f" {_unit(gpu.temperature_c, ' C'):>6}", _heat(gpu)),
-        (f" {_pair(_whole_number(drawn), _whole_number(gpu.power_limit_w)):>8}", ""),
-        bar(drawn, gpu.power_limit_w, "cyan"),
+        (f" {_format_unit(gpu.temperature_c, ' C'):>6}", _heat_style(gpu)),
+        (f" {_format_pair(_whole_number(power), _whole_number(gpu.power_limit_w)):>8}", ""),
+        bar(power, gpu.power_limit_w, "cyan"),
     ]
     if shown.links:
-        parts.append((f" {_rates(load.nvlink_rx_mib_s, load.nvlink_tx_mib_s):>12}", ""))
+        parts.append((f" {_format_rates(load.nvlink_rx_mib_s, load.nvlink_tx_mib_s):>12}", ""))
     if shown.pcie:
-        parts.append((f" {_rates(load.pcie_rx_mib_s, load.pcie_tx_mib_s):>11}", ""))
+        parts.append((f" {_format_rates(load.pcie_rx_mib_s, load.pcie_tx_mib_s):>11}", ""))
     if shown.clocks:
-        held = _slowed(gpu)
+        reason = _slowdown_reasons(gpu)
         parts += [
             ("  ", ""),
-            (fit_words(held, shown.clocks, glyphs.more), _ALARM if _HOT.search(held) else ""),
+            (fit_words(reason, shown.clocks, glyphs.more), _ALARM if _HOT.search(reason) else ""),
         ]
     if late:
         parts.append((" <", "bold red"))
     if shown.users:
-        parts.append((f"  {_user(gpu, ranks or {})}", LABEL if late else ""))
+        parts.append((f"  {_user_label(gpu, ranks or {})}", LABEL if late else ""))
     return Row(str(gpu.index), f"GPU{gpu.index}", "bold red" if late else LABEL, "", parts=tuple(parts))
 
 
-def _slowed(gpu: Gpu) -> str:
+def _slowdown_reasons(gpu: Gpu) -> str:
     """Why the clocks are held down, nothing where the GPU is only idle."""
     reasons = [reason for reason in gpu.clock_event_reasons or () if reason != IDLE_CLOCKS]
     return inert(", ".join(reasons).replace("_", " "))
 
 
-def _optional(shown: Layout) -> int:
+def _optional_width(shown: Layout) -> int:
     """Cells of the columns that are left out where nothing is known, or where there is no room."""
     clocks = shown.clocks + 2 if shown.clocks else 0
     return 13 * shown.links + 12 * shown.pcie + clocks + _USERS * shown.users
 
 
-def _user(gpu: Gpu, ranks: Mapping[int, str]) -> str:
+def _user_label(gpu: Gpu, ranks: Mapping[int, str]) -> str:
     """Who uses it: the rank, or else the process, and how many more."""
     users = gpu.processes or ()
     if not users:
@@ -227,38 +227,38 @@ def recorded(facts: Mapping[str, Any]) -> list[GpuLoad]:
     ]
 
 
-def _holds(gpu: Gpu) -> bool:
+def _is_used(gpu: Gpu) -> bool:
     """Whether somebody uses it: a context takes some 500 MiB, an idle driver less."""
     return bool(gpu.processes) or (gpu.memory_used_mib or 0) > 1024
 
 
-def _draw_bar(value: float | None, of: float | None, width: int, glyphs: Glyphs) -> str:
+def _draw_bar(value: float | None, limit: float | None, width: int, glyphs: Glyphs) -> str:
     """A bar between two edges where there is room for them; blank where nothing was reported."""
-    if value is None or not of:
+    if value is None or not limit:
         return " " * width
-    before, after = (glyphs.edges[0], glyphs.edges[1]) if width >= EDGED else ("", "")
-    room = width - len(before + after)
-    full = round(max(0.0, min(value / of, 1.0)) * room)
-    rest = " " if before else glyphs.point
-    return before + glyphs.ramp[-1] * full + rest * (room - full) + after
+    left_edge, right_edge = (glyphs.edges[0], glyphs.edges[1]) if width >= EDGED else ("", "")
+    room = width - len(left_edge + right_edge)
+    full = round(max(0.0, min(value / limit, 1.0)) * room)
+    rest = " " if left_edge else glyphs.point
+    return left_edge + glyphs.ramp[-1] * full + rest * (room - full) + right_edge
 
 
-def _level(value: int | None, glyphs: Glyphs) -> str:
+def _level_mark(value: int | None, glyphs: Glyphs) -> str:
     if value is None:
         return "-"
     return glyphs.ramp[round(max(0, min(value, 100)) / 100 * (len(glyphs.ramp) - 1))]
 
 
-def _heat(gpu: Gpu) -> str:
+def _heat_style(gpu: Gpu) -> str:
     near = gpu.slowdown_c is not None and gpu.temperature_c is not None
     return "bold red" if near and (gpu.temperature_c or 0) >= HOT * (gpu.slowdown_c or 0) else ""
 
 
-def _unit(value: float | None, unit: str) -> str:
+def _format_unit(value: float | None, unit: str) -> str:
     return "-" if value is None else f"{value:.0f}{unit}"
 
 
-def _gib(mib: int | None) -> str:
+def _format_gib(mib: int | None) -> str:
     return "-" if mib is None else f"{mib / 1024:.1f}"
 
 
@@ -266,9 +266,11 @@ def _whole_number(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}"
 
 
-def _pair(one: str, other: str) -> str:
-    return "-" if one == other == "-" else f"{one}/{other}"
+def _format_pair(first: str, second: str) -> str:
+    return "-" if first == second == "-" else f"{first}/{second}"
 
 
-def _rates(received: float | None, sent: float | None) -> str:
-    return _pair(*(_whole_number(None if mib is None else mib * MIB_TO_GB) for mib in (received, sent)))
+def _format_rates(received: float | None, sent: float | None) -> str:
+    return _format_pair(
+        *(_whole_number(None if mib is None else mib * MIB_TO_GB) for mib in (received, sent))
+    )

@@ -37,27 +37,27 @@ def columns(fleet: Fleet) -> tuple[str, ...]:
 
 def rows(fleet: Fleet, width: int, glyphs: Glyphs) -> list[Row]:
     """A line per node, a cell per subject; nodes that are alike in all of them share a line."""
-    subjects, alike = columns(fleet), dict[tuple[str, tuple[Cell, ...]], list[Node]]()
+    subjects, groups = columns(fleet), dict[tuple[str, tuple[Cell, ...]], list[Node]]()
     for node in fleet.worst_first():
-        worst_of = _cells(node)
+        worst_of = _subject_cells(node)
         cells = tuple(worst_of.get(subject, (Severity.SKIP, 0)) for subject in subjects)
-        alike.setdefault((node.state, cells), []).append(node)
-    cell, names = _widths(fleet, width)
-    drawn = []
-    for (_, cells), nodes in alike.items():
+        groups.setdefault((node.state, cells), []).append(node)
+    cell, names = _column_widths(fleet, width)
+    table_rows = []
+    for (_, cells), nodes in groups.items():
         shown, status = inert(fold([node.host for node in nodes])), standing(nodes[0])
         parts: list[Part] = [(f" {fit(shown, names - 2, glyphs.more)} ", "")]
-        parts += [_part(value, cell) for value in cells]
-        drawn.append(Row(f"node {nodes[0].host}", status.word, STYLE[status], shown, parts=tuple(parts)))
-    return drawn
+        parts += [_cell_part(value, cell) for value in cells]
+        table_rows.append(Row(f"node {nodes[0].host}", status.word, STYLE[status], shown, parts=tuple(parts)))
+    return table_rows
 
 
 def heading(fleet: Fleet, width: int) -> tuple[Part, ...]:
     """The names of the columns."""
-    cell, names = _widths(fleet, width)
+    cell, names = _column_widths(fleet, width)
     shown = (name if cell > _NARROW else SHORT[name] for name in columns(fleet))
-    left = " " * 6 + " " + "node".ljust(names - 1)
-    return ((left, QUIET), ("".join(name.ljust(cell) for name in shown), LABEL))
+    lead = " " * 6 + " " + "node".ljust(names - 1)
+    return ((lead, QUIET), ("".join(name.ljust(cell) for name in shown), LABEL))
 
 
 def draw_matrix(fleet: Fleet, width: int, glyphs: Glyphs) -> list[Para]:
@@ -92,7 +92,7 @@ def about(fleet: Fleet, key: str) -> Iterator[Para]:
     yield Para(LETTERS, style=QUIET)
 
 
-def _cells(node: Node) -> Mapping[str, Cell]:
+def _subject_cells(node: Node) -> Mapping[str, Cell]:
     """The worst of each subject, and how many checks are as bad."""
     worst: dict[str, Severity] = {}
     for check, status in node.statuses.items():
@@ -108,7 +108,7 @@ def _cells(node: Node) -> Mapping[str, Cell]:
     return {key: (most, count if most in _MARK else 0) for key, (most, count) in cells.items()}
 
 
-def _part(cell: Cell, width: int) -> Part:
+def _cell_part(cell: Cell, width: int) -> Part:
     severity, count = cell
     if severity in _MARK:
         return f"{count}{_MARK[severity]}".ljust(width), STYLE[severity.status]
@@ -116,7 +116,7 @@ def _part(cell: Cell, width: int) -> Part:
     return mark.ljust(width), QUIET
 
 
-def _widths(fleet: Fleet, width: int) -> tuple[int, int]:
+def _column_widths(fleet: Fleet, width: int) -> tuple[int, int]:
     """Cells for a column, and for the names of nodes."""
     count, room = len(columns(fleet)), width - 6
     cell = _WIDE if room - count * _WIDE >= NAMES else _NARROW

@@ -24,21 +24,21 @@ def page(fleet: Fleet, entry: Entry | None) -> list[Para]:
         return [Para("nothing fits this filter" if fleet.nodes else "no node has answered yet")]
     match entry.subject:
         case SharedCause() as group:
-            return list(_shared(group, fleet.oddities))
+            return list(_shared_paras(group, fleet.oddities))
         case Oddity() as oddity:
-            return list(_oddity(oddity))
+            return list(_oddity_paras(oddity))
         case Node() as node:
-            return list(_node(node, fleet.oddities))
+            return list(_node_paras(node, fleet.oddities))
         case None:
             return list(_all_well(entry.nodes))
 
 
-def _shared(group: SharedCause, oddities: Sequence[Oddity]) -> Iterator[Para]:
+def _shared_paras(group: SharedCause, oddities: Sequence[Oddity]) -> Iterator[Para]:
     """A cause: what is broken, whose move it is, what to type first, where; then the nodes' own words."""
-    yield from _cause(group.cause, group.host, group.command)
+    yield from _cause_paras(group.cause, group.host, group.command)
     alone = len(group.members) == 1
     yield Para(inert(fold(group.hosts)), "node      " if alone else "nodes     ", verbatim=True)
-    yield from _rest(group.fix, group.follows)
+    yield from _fix_paras(group.fix, group.follows)
     if not group.same_words:
         yield Para()
         for node, cause in group.members[:NODES_SHOWN]:
@@ -47,26 +47,26 @@ def _shared(group: SharedCause, oddities: Sequence[Oddity]) -> Iterator[Para]:
             yield Para(f"{rest} more", style=QUIET)
     yield Para()
     if alone:
-        yield from _beside(group.members[0][0], oddities, group.cause)
+        yield from _extra_paras(group.members[0][0], oddities, group.cause)
     else:
         yield Para("enter lists these nodes, c copies their names", style=QUIET)
 
 
-def _node(node: Node, oddities: Sequence[Oddity]) -> Iterator[Para]:
+def _node_paras(node: Node, oddities: Sequence[Oddity]) -> Iterator[Para]:
     status = standing(node)
     yield Para(inert(node.host), f"{status.word}  ", LABEL, STYLE[status])
     if node.state != "answered":
         yield Para(inert(node.note), f"{node.state}  ")
         return
     for cause in node.causes:
-        yield from _cause(cause, node.host, cause.command)
-        yield from _rest("", follows_from(node, cause))
+        yield from _cause_paras(cause, node.host, cause.command)
+        yield from _fix_paras("", follows_from(node, cause))
     if node.cause and not node.causes:
         yield Para(inert(node.cause), style=LABEL)
-    yield from _beside(node, oddities, None)
+    yield from _extra_paras(node, oddities, None)
 
 
-def _beside(node: Node, oddities: Sequence[Oddity], shown: NodeCause | None) -> Iterator[Para]:
+def _extra_paras(node: Node, oddities: Sequence[Oddity], shown: NodeCause | None) -> Iterator[Para]:
     """What else a node has beside the cause that is shown; with none, beside all its causes."""
     for cause in node.causes if shown is not None else ():
         if cause is not shown:
@@ -90,7 +90,7 @@ def _beside(node: Node, oddities: Sequence[Oddity], shown: NodeCause | None) -> 
         yield Para("enter opens its report", style=QUIET)
 
 
-def _cause(cause: NodeCause, host: str, command: str) -> Iterator[Para]:
+def _cause_paras(cause: NodeCause, host: str, command: str) -> Iterator[Para]:
     """What is broken, whose move it is and what to do, what to type first and where."""
     yield Para(inert(cause.title), f"{cause.status.word}  ", LABEL, STYLE[cause.status])
     todo = action_words(cause.action, cause.owner, cause.subjects)
@@ -101,20 +101,20 @@ def _cause(cause: NodeCause, host: str, command: str) -> Iterator[Para]:
         yield Para(f"on {inert(host)}", " " * 10, QUIET)
 
 
-def _rest(fix: str, follows: Iterable[str]) -> Iterator[Para]:
+def _fix_paras(fix: str, follows: Iterable[str]) -> Iterator[Para]:
     if fix:
         yield Para(inert(fix), f"{FIX:<10}")
     if shown := ", ".join(follows):
         yield Para(inert(shown), f"{FOLLOWS:<10}", QUIET)
 
 
-def _oddity(oddity: Oddity) -> Iterator[Para]:
+def _oddity_paras(oddity: Oddity) -> Iterator[Para]:
     yield Para(inert(oddity.summary), f"{oddity.status.word}  ", LABEL, STYLE[oddity.status])
     if kind := oddity.title.partition(" (")[2].removesuffix(")"):
         yield Para(inert(kind), "among     ")
     yield Para()
     for group in oddity.groups:
-        yield _group(group, oddity)
+        yield _group_para(group, oddity)
     yield Para()
     if oddity.odd:
         yield Para(inert(fold(oddity.odd)), "look at   ")
@@ -124,7 +124,7 @@ def _oddity(oddity: Oddity) -> Iterator[Para]:
         yield Para(capitalised(inert(oddity.why)), f"{WHY:<10}")
 
 
-def _group(group: ValueGroup, oddity: Oddity) -> Para:
+def _group_para(group: ValueGroup, oddity: Oddity) -> Para:
     usual = oddity.majority is not None and group.value == oddity.majority.value
     count = f"{len(group.hosts):>6}  "
     text = f"{group.value or '(none)'}   {fold(group.hosts)}"

@@ -18,7 +18,7 @@ from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Part, Row
 from nodedoctor.wording import and_more, count_with_noun
 
 WELL = "well"
-"""Key of the row that stands for all nodes without a problem."""
+"""Key of the row of all nodes without a problem."""
 MARGIN = 15
 """Cells of a row before its name (cursor, status, owner) and between its name and its text."""
 
@@ -37,7 +37,7 @@ Subject = SharedCause | Oddity | Node | None
 
 @record
 class Entry:
-    """A row of the list with what it is about: `summary` and what to do, and the nodes it stands for.
+    """A row of the list with what it is about: `summary` and what to do, and the nodes it covers.
 
     `parent` is the key of the row that it was unfolded from.
     """
@@ -65,7 +65,7 @@ class Entry:
 
 
 def head(now: Round) -> list[tuple[Part, ...]]:
-    """Two lines: how many nodes, and how they stand."""
+    """Two lines: how many nodes, and their statuses."""
     fleet = now.fleet
     total = len(fleet.nodes) + len(now.waiting)
     parts: list[Part] = [("RUN ", RUN) if now.waiting else (fleet.verdict.word, STYLE[fleet.verdict])]
@@ -80,9 +80,9 @@ def head(now: Round) -> list[tuple[Part, ...]]:
     if now.waiting:
         parts.append((f"   {len(fleet.nodes)}/{total}", QUIET))
     parts.append((f"   {fleet.seconds:.1f} s", QUIET))
-    asked = f"fleet   {count_with_noun(total, 'node')} over {fleet.source}"
+    title = f"fleet   {count_with_noun(total, 'node')} over {fleet.source}"
     waits = f"   waiting for {fold(now.waiting)}" if now.waiting else ""
-    return [((asked, LABEL), (inert(waits), QUIET)), tuple(parts)]
+    return [((title, LABEL), (inert(waits), QUIET)), tuple(parts)]
 
 
 def entries(
@@ -92,7 +92,9 @@ def entries(
 
     With a needle, or not folded, a line per node.
     """
-    return list(_grouped(fleet, opened, glyphs) if folded and not needle else _flat(fleet, needle))
+    return list(
+        _grouped_entries(fleet, opened, glyphs) if folded and not needle else _flat_entries(fleet, needle)
+    )
 
 
 def rows(entries_shown: Sequence[Entry], width: int, glyphs: Glyphs) -> list[Row]:
@@ -105,7 +107,7 @@ def rows(entries_shown: Sequence[Entry], width: int, glyphs: Glyphs) -> list[Row
             f"{entry.status} {owner_column(entry.owner) if entry.owner else '':<5}",
             entry.style,
             entry.name,
-            _fitted(entry, room if entry.name else width - MARGIN + 1, glyphs),
+            _fit_entry(entry, room if entry.name else width - MARGIN + 1, glyphs),
         )
         for entry in entries_shown
     ]
@@ -125,21 +127,21 @@ def value_of(node: Node, oddity: Oddity) -> str:
     return f"{oddity.title}: {mine or '(none)'}{usual}"
 
 
-def _grouped(fleet: Fleet, opened: Collection[str], glyphs: Glyphs) -> Iterator[Entry]:
+def _grouped_entries(fleet: Fleet, opened: Collection[str], glyphs: Glyphs) -> Iterator[Entry]:
     nodes = {node.host: node for node in fleet.nodes}
     groups = [(group.cause.severity, _cause_entry(group)) for group in shared_reasons(fleet.worst_first())]
     groups += [(Severity.of(oddity.status), _oddity_entry(oddity, nodes)) for oddity in fleet.oddities]
     for _, entry in sorted(groups, key=lambda pair: -pair[0]):
-        yield from _unfolded(entry, opened, glyphs)
-    if well := _healthy(fleet):
-        name = count_with_noun(len(well), "node")
-        hosts = fold([node.host for node in well])
-        entry = Entry(WELL, Status.PASS.word, STYLE[Status.PASS], "", name, inert(hosts), None, well)
-        yield from _unfolded(entry, opened, glyphs)
+        yield from _unfolded_entries(entry, opened, glyphs)
+    if healthy := _healthy_nodes(fleet):
+        name = count_with_noun(len(healthy), "node")
+        hosts = fold([node.host for node in healthy])
+        entry = Entry(WELL, Status.PASS.word, STYLE[Status.PASS], "", name, inert(hosts), None, healthy)
+        yield from _unfolded_entries(entry, opened, glyphs)
 
 
-def _unfolded(entry: Entry, opened: Collection[str], glyphs: Glyphs) -> Iterator[Entry]:
-    """An entry, and the nodes it stands for where it is opened."""
+def _unfolded_entries(entry: Entry, opened: Collection[str], glyphs: Glyphs) -> Iterator[Entry]:
+    """An entry, and the nodes it covers where it is opened."""
     if not entry.unfolds:
         yield entry
         return
@@ -147,27 +149,27 @@ def _unfolded(entry: Entry, opened: Collection[str], glyphs: Glyphs) -> Iterator
     place = "name" if entry.name else "summary"
     yield replace(entry, **{place: f"{mark} {getattr(entry, place)}"})
     if entry.key in opened:
-        yield from (_member(node, entry) for node in entry.nodes)
+        yield from (_member_entry(node, entry) for node in entry.nodes)
 
 
-def _flat(fleet: Fleet, needle: str) -> Iterator[Entry]:
+def _flat_entries(fleet: Fleet, needle: str) -> Iterator[Entry]:
     """A line per node, and what sets nodes apart where it is at least as bad as the next node."""
-    odd = {host: oddity for oddity in reversed(fleet.oddities) for host in oddity.odd}
+    oddity_by_host = {host: oddity for oddity in reversed(fleet.oddities) for host in oddity.odd}
     nodes = {node.host: node for node in fleet.nodes}
     oddities = [oddity for oddity in fleet.oddities if _has_words(oddity, needle)]
     oddities.sort(key=lambda oddity: -Severity.of(oddity.status))
     for node in fleet.worst_first():
-        if not _fits(node, needle):
+        if not _matches_needle(node, needle):
             continue
         while oddities and Severity.of(oddities[0].status) > node.severity:
             yield _oddity_entry(oddities.pop(0), nodes)
-        yield _node_entry(node, odd)
+        yield _node_entry(node, oddity_by_host)
     yield from (_oddity_entry(oddity, nodes) for oddity in oddities)
 
 
-def _healthy(fleet: Fleet) -> tuple[Node, ...]:
-    odd = {host for oddity in fleet.oddities for host in oddity.odd}
-    return tuple(node for node in fleet.nodes if not node.severity.is_problem and node.host not in odd)
+def _healthy_nodes(fleet: Fleet) -> tuple[Node, ...]:
+    odd_hosts = {host for oddity in fleet.oddities for host in oddity.odd}
+    return tuple(node for node in fleet.nodes if not node.severity.is_problem and node.host not in odd_hosts)
 
 
 def _cause_entry(group: SharedCause) -> Entry:
@@ -193,7 +195,7 @@ def _oddity_entry(oddity: Oddity, nodes: Mapping[str, Node]) -> Entry:
     return Entry(f"oddity {oddity.key}", "ODD ", STYLE[oddity.status], "", "", summary, oddity, members)
 
 
-def _member(node: Node, entry: Entry) -> Entry:
+def _member_entry(node: Node, entry: Entry) -> Entry:
     """A node below the row it was unfolded from: what it says in other words, or what else it has."""
     summary, owner = "", ""
     match entry.subject:
@@ -211,10 +213,10 @@ def _member(node: Node, entry: Entry) -> Entry:
     return Entry(key, entry.status, entry.style, owner, name, inert(summary), node, (node,), parent=entry.key)
 
 
-def _node_entry(node: Node, odd: Mapping[str, Oddity]) -> Entry:
+def _node_entry(node: Node, oddity_by_host: Mapping[str, Oddity]) -> Entry:
     key, name = f"node {node.host}", inert(node.host)
-    if not node.severity.is_problem and node.host in odd:
-        oddity = odd[node.host]
+    if not node.severity.is_problem and node.host in oddity_by_host:
+        oddity = oddity_by_host[node.host]
         summary = inert(value_of(node, oddity))
         return Entry(key, oddity.status.word, STYLE[oddity.status], "", name, summary, node, (node,))
     status, causes = standing(node), [*node.causes, *lead(node)]
@@ -226,7 +228,7 @@ def _node_entry(node: Node, odd: Mapping[str, Oddity]) -> Entry:
     )
 
 
-def _fitted(entry: Entry, room: int, glyphs: Glyphs) -> str:
+def _fit_entry(entry: Entry, room: int, glyphs: Glyphs) -> str:
     """What an entry says in its room: with its nodes where all fits; of what is cut, what to do stays."""
     todo = f"; {entry.todo}" if entry.todo else ""
     text = entry.summary + todo
@@ -245,18 +247,18 @@ def _differences_first(oddity: Oddity) -> str:
     if oddity.majority is None:
         return oddity.summary
     usual = oddity.majority.value
-    odd = [group for group in oddity.groups if group.value != usual]
-    differences = ", ".join(f"{fold(group.hosts)} {_unusual(group.value, usual)}" for group in odd)
+    groups = [group for group in oddity.groups if group.value != usual]
+    differences = ", ".join(f"{fold(group.hosts)} {_unusual_items(group.value, usual)}" for group in groups)
     return f"{differences}; most {usual}"
 
 
-def _unusual(value: str, usual: str) -> str:
+def _unusual_items(value: str, usual: str) -> str:
     """Of `7 x 18, 1 x 16` beside a usual `18`: `1 x 16`."""
     items = [item for item in value.split(", ") if item.partition(" x ")[2] != usual]
     return ", ".join(items) or value
 
 
-def _fits(node: Node, needle: str) -> bool:
+def _matches_needle(node: Node, needle: str) -> bool:
     """Whether every word fits: `!word` must not occur, `is:fail` is about the node's verdict or state."""
     texts = [node.host, node.state, node.note]
     texts += [f"{problem.id} {problem.summary}" for problem in node.problems]

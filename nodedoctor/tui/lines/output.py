@@ -28,14 +28,14 @@ class Output:
 
     def lines_of(self, evidence: Sequence[Evidence]) -> list[int]:
         """The lines that some evidence of this probe is on, each once, in the order of the evidence."""
-        found = (line for one in evidence for line in self._lines_of(one))
-        return list(dict.fromkeys(line for line in found if line < len(self.lines)))
+        line_numbers = (line for entry in evidence for line in self._lines_of(entry))
+        return list(dict.fromkeys(line for line in line_numbers if line < len(self.lines)))
 
-    def _lines_of(self, one: Evidence) -> Iterator[int]:
+    def _lines_of(self, entry: Evidence) -> Iterator[int]:
         from nodedoctor.engine.evidence import with_list_indices
 
-        path, line = one.get("path") or "", one.get("line")
-        count = one["text"].strip("\n").count("\n") + 1
+        path, line = entry.get("path") or "", entry.get("line")
+        count = entry["text"].strip("\n").count("\n") + 1
         base = (
             self.places.get(with_list_indices(self.document, path))
             if path and self.document is not None
@@ -47,9 +47,9 @@ class Output:
         elif base is not None:
             yield base
         else:
-            yield from self._searched(one["text"])
+            yield from self._matching_line(entry["text"])
 
-    def _searched(self, text: str) -> Iterator[int]:
+    def _matching_line(self, text: str) -> Iterator[int]:
         """Evidence of older reports, and of sections of nvidia-smi, has its words only."""
         first = text.strip().partition("\n")[0]
         for words in (first, first.rpartition(" = ")[2], first.partition(": ")[2], first[:40]):
@@ -59,36 +59,38 @@ class Output:
                 return
 
 
-def output(seen: Observation) -> Output:
+def output(observation: Observation) -> Output:
     """The answer of a probe."""
     from nodedoctor.engine.evidence import parse_document
 
-    text = seen.text
-    document = parse_document(seen) if text.lstrip().startswith(("{", "[")) or "\n{" in text else None
+    text = observation.text
+    document = parse_document(observation) if text.lstrip().startswith(("{", "[")) or "\n{" in text else None
     if not isinstance(document, dict | list):
         return Output(tuple(text.split("\n")) if text else (), {})
     lines: list[str] = []
     places: dict[str, int] = {}
-    for path, said in _unfolded(document, ""):
+    for path, block in _value_lines(document, ""):
         places.setdefault(path, len(lines))
-        lines += said
+        lines += block
     return Output(tuple(lines), places, document)
 
 
-def _unfolded(value: Any, path: str) -> Iterator[tuple[str, list[str]]]:
+def _value_lines(value: Any, path: str) -> Iterator[tuple[str, list[str]]]:
     from nodedoctor.engine.evidence import step_to
 
     if isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _unfolded(item, step_to(path, key))
-    elif isinstance(value, list) and (any(isinstance(one, dict | list) for one in value) or _long(value)):
+            yield from _value_lines(item, step_to(path, key))
+    elif isinstance(value, list) and (
+        any(isinstance(part, dict | list) for part in value) or _is_long(value)
+    ):
         for place, item in enumerate(value):
-            yield from _unfolded(item, f"{path}[{place}]")
+            yield from _value_lines(item, f"{path}[{place}]")
     elif isinstance(value, str) and "\n" in value:
         yield path, [f"{path}:", *value.rstrip("\n").split("\n")]
     else:
         yield path, [f"{path} = {value if isinstance(value, str) else json.dumps(value)}"]
 
 
-def _long(values: list[Any]) -> bool:
+def _is_long(values: list[Any]) -> bool:
     return len(json.dumps(values)) > SHORT

@@ -30,20 +30,20 @@ def head(document: Mapping[str, Any]) -> list[tuple[Part, ...]]:
 
 def rows(document: Mapping[str, Any]) -> list[Row]:
     """The findings, the worst first; then the nodes, the slowest first."""
-    found = sorted(
-        objects(document.get("findings")), key=lambda one: WORST_FIRST.index(status_of(one.get("status")))
+    findings = sorted(
+        objects(document.get("findings")), key=lambda entry: WORST_FIRST.index(status_of(entry.get("status")))
     )
-    return [*map(_finding_row, found), *_node_rows(document)]
+    return [*map(_finding_row, findings), *_node_rows(document)]
 
 
 def page(document: Mapping[str, Any], key: str) -> list[Para]:
     """Everything about a row: a finding with evidence and steps, or all pairs of a node."""
     kind, _, name = key.partition(" ")
     if kind == "node":
-        return list(_node(document, name))
-    for one in objects(document.get("findings")):
-        if kind == "finding" and words(one.get("id")) == name:
-            return list(_finding(one))
+        return list(_node_paras(document, name))
+    for entry in objects(document.get("findings")):
+        if kind == "finding" and words(entry.get("id")) == name:
+            return list(_finding_paras(entry))
     return [Para("nothing was measured")]
 
 
@@ -53,17 +53,17 @@ def name_of(key: str) -> str:
     return name if kind == "node" else name.partition("@")[2]
 
 
-def _finding_row(told: Mapping[str, Any]) -> Row:
-    status, name = status_of(told.get("status")), words(told.get("id"))
-    return Row(f"finding {name}", status.word, STYLE[status], inert(name), inert(words(told.get("summary"))))
+def _finding_row(entry: Mapping[str, Any]) -> Row:
+    status, name = status_of(entry.get("status")), words(entry.get("id"))
+    return Row(f"finding {name}", status.word, STYLE[status], inert(name), inert(words(entry.get("summary"))))
 
 
-def _finding(told: Mapping[str, Any]) -> Iterator[Para]:
-    status = status_of(told.get("status"))
-    yield Para(inert(words(told.get("summary"))), f"{status.word}  ", lead_style=STYLE[status])
-    for evidence in objects(told.get("evidence")):
+def _finding_paras(entry: Mapping[str, Any]) -> Iterator[Para]:
+    status = status_of(entry.get("status"))
+    yield Para(inert(words(entry.get("summary"))), f"{status.word}  ", lead_style=STYLE[status])
+    for evidence in objects(entry.get("evidence")):
         yield Para(inert(words(evidence.get("text"))), "    ", verbatim=True)
-    fix = mapping(told.get("fix"))
+    fix = mapping(entry.get("fix"))
     if fix:
         yield Para()
         yield Para(inert(words(fix.get("text"))), "fix  ")
@@ -75,22 +75,22 @@ def _finding(told: Mapping[str, Any]) -> Iterator[Para]:
 def _by_node(document: Mapping[str, Any]) -> dict[str, list[tuple[str, Mapping[str, Any]]]]:
     """The measurements of each node, with the partner of each."""
     pairs: dict[str, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
-    for one in objects(document.get("measurements")):
-        ends = one.get("pair")
+    for sample in objects(document.get("measurements")):
+        ends = sample.get("pair")
         if isinstance(ends, list) and len(ends) == 2:
             a, b = map(words, ends)
-            pairs[a].append((b, one))
-            pairs[b].append((a, one))
+            pairs[a].append((b, sample))
+            pairs[b].append((a, sample))
     return pairs
 
 
-def _rate(one: Mapping[str, Any]) -> float:
-    return number(one.get("gbps")) or 0.0
+def _pair_rate(sample: Mapping[str, Any]) -> float:
+    return number(sample.get("gbps")) or 0.0
 
 
 def _node_rows(document: Mapping[str, Any]) -> list[Row]:
     by_node = _by_node(document)
-    rates = {name: median([_rate(one) for _, one in pairs]) for name, pairs in by_node.items()}
+    rates = {name: median([_pair_rate(sample) for _, sample in pairs]) for name, pairs in by_node.items()}
     nodes = {words(node.get("host")): node for node in objects(document.get("nodes"))}
     return [
         _node_row(name, mapping(nodes.get(name)), rates.get(name), len(by_node.get(name, ())))
@@ -99,22 +99,26 @@ def _node_rows(document: Mapping[str, Any]) -> list[Row]:
 
 
 def _node_row(name: str, node: Mapping[str, Any], rate: float | None, pairs: int) -> Row:
-    said = f"{rate:.3g} Gb/s, the median of {pairs} measurements" if rate is not None else ""
+    rate_text = f"{rate:.3g} Gb/s, the median of {pairs} measurements" if rate is not None else ""
     leaf, note = words(node.get("leaf") or ""), words(node.get("note") or "")
     state = words(node.get("state"))
-    parts = [said, f"leaf {leaf}" if leaf else "", f"{state}: {note}" if state != "measured" else ""]
+    parts = [rate_text, f"leaf {leaf}" if leaf else "", f"{state}: {note}" if state != "measured" else ""]
     return Row(f"node {name}", "node", QUIET, inert(name), inert(", ".join(filter(None, parts))))
 
 
-def _node(document: Mapping[str, Any], name: str) -> Iterator[Para]:
+def _node_paras(document: Mapping[str, Any], name: str) -> Iterator[Para]:
     yield Para(inert(name), style=LABEL, verbatim=True)
-    for partner, one in sorted(_by_node(document).get(name, ()), key=lambda pair: _rate(pair[1])):
-        fault, loss, trip = words(one.get("fault") or ""), number(one.get("loss")), number(one.get("rtt_us"))
+    for partner, sample in sorted(_by_node(document).get(name, ()), key=lambda pair: _pair_rate(pair[1])):
+        fault, loss, trip = (
+            words(sample.get("fault") or ""),
+            number(sample.get("loss")),
+            number(sample.get("rtt_us")),
+        )
         parts = [
-            fault or f"{_rate(one):.3g} Gb/s",
+            fault or f"{_pair_rate(sample):.3g} Gb/s",
             f"{loss:.2%} sent again" if loss else "",
             f"{trip:.0f} us" if trip else "",
-            words(one.get("note") or ""),
+            words(sample.get("note") or ""),
         ]
-        lead = f"round {words(one.get('round'))}  {inert(partner)}  "
+        lead = f"round {words(sample.get('round'))}  {inert(partner)}  "
         yield Para(inert(", ".join(filter(None, parts))), lead, lead_style="", verbatim=True)

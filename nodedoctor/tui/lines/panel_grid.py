@@ -54,42 +54,42 @@ def arrange(
     small = sorted((panel for panel in here if not panel.is_sick), key=lambda panel: not panel.follows)
     absent = [panel for panel in panels if not panel.is_here]
     for boxed, flat in ((here, []), (sick, small)) if boxes else ():
-        line = _flat(flat, width)
-        rows = _rows(sick, small if boxed is here else [], absent, width, height - _bottom(line))
+        line = _flat_places(flat, width)
+        rows = _panel_rows(sick, small if boxed is here else [], absent, width, height - _bottom_line(line))
         if rows:
-            grid = list(_boxes(rows, width))
-            under = _bottom(grid)
+            grid = list(_box_places(rows, width))
+            under = _bottom_line(grid)
             return [*grid, *(replace(place, y=place.y + under) for place in line)]
-    return _flat([*sick, *small], width)
+    return _flat_places([*sick, *small], width)
 
 
 def draw(places: Sequence[Place], glyphs: Glyphs, *, here: str, focus: bool) -> list[tuple[Part, ...]]:
     """The lines of all panels; the one under the cursor has a heavy border."""
-    lines: list[list[Part]] = [[] for _ in range(_bottom(places))]
+    lines: list[list[Part]] = [[] for _ in range(_bottom_line(places))]
     for place in places:
         on = place.panel.name == here
         if place.flat:
-            lines[place.y] += _counts(place, on=on, focus=focus)
+            lines[place.y] += _count_parts(place, on=on, focus=focus)
         else:
-            for offset, parts in enumerate(_box(place, glyphs, on=on, focus=focus)):
+            for offset, parts in enumerate(_box_lines(place, glyphs, on=on, focus=focus)):
                 lines[place.y + offset] += parts
     return [tuple(parts) for parts in lines]
 
 
-def _rows(
+def _panel_rows(
     sick: Sequence[Panel], small: Sequence[Panel], absent: Sequence[Panel], width: int, height: int
 ) -> list[_Row]:
     """Rows of boxes that fit into a height, with the lines that remain given to the first; none if none fit.
 
     Subjects that are `absent` here fill the gaps of the last row.
     """
-    rows = _split(sick, width // LARGE, _LEAST_LARGE)
+    rows = _split_rows(sick, width // LARGE, _LEAST_LARGE)
     spare = height - sum(row.height for row in rows)
     for columns in range(max(1, -(-width // WIDEST)), width // SMALL + 1):
         count = -(-len(small) // columns)
         if count * _LEAST_SMALL <= spare:
             columns = -(-len(small) // max(count, 1))
-            rows += _split([*small, *absent[: count * columns - len(small)]], columns, _LEAST_SMALL)
+            rows += _split_rows([*small, *absent[: count * columns - len(small)]], columns, _LEAST_SMALL)
             break
     else:
         return []
@@ -105,14 +105,14 @@ def _rows(
     return rows if spare >= 0 else []
 
 
-def _split(panels: Sequence[Panel], columns: int, height: int) -> list[_Row]:
+def _split_rows(panels: Sequence[Panel], columns: int, height: int) -> list[_Row]:
     """Panels in as few rows as they need, of as few columns as these rows need."""
     count = -(-len(panels) // max(columns, 1))
     columns = -(-len(panels) // max(count, 1))
     return [_Row(panels[at * columns : (at + 1) * columns], columns, height) for at in range(count)]
 
 
-def _boxes(rows: Sequence[_Row], width: int) -> Sequence[Place]:
+def _box_places(rows: Sequence[_Row], width: int) -> Sequence[Place]:
     places, y = list[Place](), 0
     for row in rows:
         for at, panel in enumerate(row.panels):
@@ -123,7 +123,7 @@ def _boxes(rows: Sequence[_Row], width: int) -> Sequence[Place]:
     return places
 
 
-def _flat(panels: Sequence[Panel], width: int) -> list[Place]:
+def _flat_places(panels: Sequence[Panel], width: int) -> list[Place]:
     """Codes with counts in a line, without their totals if that makes them fit, else in more lines."""
     for brief in (False, True):
         places, x, y = list[Place](), 0, 0
@@ -138,17 +138,17 @@ def _flat(panels: Sequence[Panel], width: int) -> list[Place]:
     return places
 
 
-def _bottom(places: Sequence[Place]) -> int:
+def _bottom_line(places: Sequence[Place]) -> int:
     return max((place.y + place.height for place in places), default=0)
 
 
-def _counts(place: Place, *, on: bool, focus: bool) -> list[Part]:
+def _count_parts(place: Place, *, on: bool, focus: bool) -> list[Part]:
     style = LABEL + (" reverse" if on and focus else " underline" if on else "")
     parts = [(place.panel.code, style), (" ", ""), *place.panel.figures(place.brief)]
     return [*parts, (" " * max(place.width - sum(len(text) for text, _ in parts), 0), "")]
 
 
-def _box(place: Place, glyphs: Glyphs, *, on: bool, focus: bool) -> list[list[Part]]:
+def _box_lines(place: Place, glyphs: Glyphs, *, on: bool, focus: bool) -> list[list[Part]]:
     panel, inner = place.panel, place.width - 4
     corners = glyphs.heavy if on else glyphs.box
     style = BORDER[panel.status] if panel.status else QUIET
@@ -170,13 +170,13 @@ def _box(place: Place, glyphs: Glyphs, *, on: bool, focus: bool) -> list[list[Pa
     content = panel.lines(inner, place.height - 2)
     for offset in range(place.height - 2):
         parts = content[offset] if offset < len(content) else ()
-        lines.append([(f"{corners[3]} ", style), *_padded(parts, inner), (f" {corners[3]}", style)])
+        lines.append([(f"{corners[3]} ", style), *_pad_parts(parts, inner), (f" {corners[3]}", style)])
     bottom = corners[1] * (place.width - 2)
     lines.append([(corners[4] + bottom + corners[5], style)])
     return lines
 
 
-def _padded(parts: Sequence[Part], width: int) -> list[Part]:
+def _pad_parts(parts: Sequence[Part], width: int) -> list[Part]:
     """A line in exactly so many cells."""
     cells, spare = list[Part](), width
     for text, style in parts:

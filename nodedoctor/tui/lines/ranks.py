@@ -30,31 +30,31 @@ def style_of(mark: str) -> str:
     return _STYLES.get(mark, "cyan")
 
 
-def matrix(made: Sequence[Seat]) -> Iterator[Para]:
+def matrix(seats: Sequence[Seat]) -> Iterator[Para]:
     """A line per host with a mark per rank; alike neighbours in one."""
     lines: list[tuple[str, str, list[Seat], int]] = []
-    for label, members in _lines(made):
+    for label, members in _rank_groups(seats):
         marks = "".join(seat.mark for seat in members)
         if lines and lines[-1][1] == marks:
             first, _, before, count = lines[-1]
             lines[-1] = (first, marks, [*before, *members], count + 1)
         else:
             lines.append((label, marks, list(members), 1))
-    if len(made) < 2:
+    if len(seats) < 2:
         return
-    titles = [_title(label, members, count) for label, _, members, count in lines]
+    titles = [_group_title(label, members, count) for label, _, members, count in lines]
     width = max(map(len, titles))
     for title, (_, marks, members, count) in zip(titles, lines, strict=True):
-        odd = [seat for seat in members if seat.mark in GRAVE]
-        gravest = min((seat.mark for seat in odd), key=GRAVE.index, default="")
-        few = [seat for seat in odd if seat.mark == gravest]
-        style = style_of(gravest) if odd else "cyan"
-        said = f"  x{count}" if count > 1 else ""
-        named = f"   {names(few)}: {few[0].meaning}" if 0 < len(few) <= PER_LINE and count == 1 else ""
-        yield Para(f"{marks}{said}{named}", f"{title:<{width}}  ", style, QUIET if not odd else LABEL)
+        grave = [seat for seat in members if seat.mark in GRAVE]
+        gravest = min((seat.mark for seat in grave), key=GRAVE.index, default="")
+        few = [seat for seat in grave if seat.mark == gravest]
+        style = style_of(gravest) if grave else "cyan"
+        repeat = f"  x{count}" if count > 1 else ""
+        note = f"   {names(few)}: {few[0].meaning}" if 0 < len(few) <= PER_LINE and count == 1 else ""
+        yield Para(f"{marks}{repeat}{note}", f"{title:<{width}}  ", style, QUIET if not grave else LABEL)
 
 
-def _title(label: str, members: Sequence[Seat], count: int) -> str:
+def _group_title(label: str, members: Sequence[Seat], count: int) -> str:
     if members[0].host and count > 1:
         return f"{members[0].host} .. {members[-1].host}"
     if members[0].host:
@@ -63,16 +63,16 @@ def _title(label: str, members: Sequence[Seat], count: int) -> str:
     return f"rank {first}" if first == last else f"ranks {first}-{last}"
 
 
-def _lines(made: Sequence[Seat]) -> Iterator[tuple[str, list[Seat]]]:
+def _rank_groups(seats: Sequence[Seat]) -> Iterator[tuple[str, list[Seat]]]:
     """The ranks of each host, or eight by eight where hosts are not known."""
-    known: dict[tuple[str, str], list[Seat]] = {}
+    by_host: dict[tuple[str, str], list[Seat]] = {}
     unknown: dict[tuple[str, int], list[Seat]] = {}
-    for seat in made:
+    for seat in seats:
         if seat.host:
-            known.setdefault((seat.world, seat.host), []).append(seat)
+            by_host.setdefault((seat.world, seat.host), []).append(seat)
         else:
             unknown.setdefault((seat.world, seat.rank // PER_LINE), []).append(seat)
-    blocks = [(members[0].host, members) for members in known.values()]
+    blocks = [(members[0].host, members) for members in by_host.values()]
     blocks += [("", members) for members in unknown.values()]
     for label, members in sorted(blocks, key=lambda block: (block[1][0].world, block[1][0].rank)):
         for start in range(0, len(members), WIDEST):

@@ -18,7 +18,7 @@ def facts_of(name: str, report: Report) -> tuple[str, ...]:
     return tuple(inert(values) for values in _FACTS[name](facts, node) if values)
 
 
-def _driver(facts: Json, node: Json) -> Iterator[str]:
+def _driver_facts(facts: Json, node: Json) -> Iterator[str]:
     driver = part(facts, "driver")
     kind = text(driver, "kind")
     yield f"{text(node, 'driver')} {kind}".strip() if text(node, "driver") else ""
@@ -27,29 +27,29 @@ def _driver(facts: Json, node: Json) -> Iterator[str]:
     yield f"fabric manager {manager}" if manager else ""
 
 
-def _gpus(facts: Json, node: Json) -> Iterator[str]:
+def _gpu_facts(facts: Json, node: Json) -> Iterator[str]:
     gpus = parts(part(facts, "gpus"), "gpus")
     name = text(node, "gpu").removeprefix("NVIDIA ")
     yield f"{len(gpus)}x {name}" if gpus and name else ""
-    yield _range(_numbers(gpus, "temperature_c"), " C")
-    yield _range(_numbers(gpus, "power_draw_w"), " W")
-    yield _range(_numbers(gpus, "clock_max_sm_mhz"), " MHz at most")
+    yield _range_text(_read_numbers(gpus, "temperature_c"), " C")
+    yield _range_text(_read_numbers(gpus, "power_draw_w"), " W")
+    yield _range_text(_read_numbers(gpus, "clock_max_sm_mhz"), " MHz at most")
 
 
-def _memory(facts: Json, _: Json) -> Iterator[str]:
+def _memory_facts(facts: Json, _: Json) -> Iterator[str]:
     gpus = parts(part(facts, "gpus"), "gpus")
-    sizes = _numbers(gpus, "memory_total_mib")
-    yield _range([size / 1024 for size in sizes], " GiB a GPU")
+    sizes = _read_numbers(gpus, "memory_total_mib")
+    yield _range_text([size / 1024 for size in sizes], " GiB a GPU")
     for keys, noun in (
         (("ecc_volatile_uncorrectable",), "uncorrected error"),
         (("remapped_correctable", "remapped_uncorrectable"), "remapped row"),
         (("ecc_volatile_correctable",), "corrected error"),
     ):
-        counts = [count for key in keys for count in _numbers(gpus, key)]
+        counts = [count for key in keys for count in _read_numbers(gpus, key)]
         yield count_with_noun(int(sum(counts)), noun) if counts else ""
 
 
-def _nvlink(facts: Json, _: Json) -> Iterator[str]:
+def _nvlink_facts(facts: Json, _: Json) -> Iterator[str]:
     links = [link for gpu in parts(part(facts, "gpus"), "gpus") for link in parts(gpu, "nvlinks")]
     up = sum(link.get("active") is True for link in links)
     yield f"{up} of {len(links)} links up" if links else ""
@@ -57,30 +57,32 @@ def _nvlink(facts: Json, _: Json) -> Iterator[str]:
     yield f"{switches} NVSwitches" if switches and switches > 1 else ""
 
 
-def _pcie(facts: Json, _: Json) -> Iterator[str]:
+def _pcie_facts(facts: Json, _: Json) -> Iterator[str]:
     values = [
         f"gen{generation} x{width}"
         for gpu in parts(part(facts, "gpus"), "gpus")
         if (generation := whole_number(gpu, "pcie_generation")) and (width := whole_number(gpu, "pcie_width"))
     ]
-    yield _summary(values, "GPUs")
+    yield _summary_text(values, "GPUs")
     count = whole_number(part(facts, "pci"), "on_bus")
     yield count_with_noun(count, "device") + " on the bus" if count else ""
 
 
-def _infiniband(facts: Json, _: Json) -> Iterator[str]:
+def _infiniband_facts(facts: Json, _: Json) -> Iterator[str]:
     rails = texts(part(facts, "rails"), "ports")
     ports = [
         port
         for port in parts(part(facts, "ib"), "ports")
         if f"{text(port, 'hca')}/{whole_number(port, 'number')}" in rails
     ]
-    yield _summary([f"{rate:g} Gb/s" for port in ports if (rate := number(port.get("rate_gbps")))], "rails")
-    yield _summary([text(port, "state") for port in ports if text(port, "state")], "rails")
-    yield _summary([f"firmware {values}" for port in ports if (values := text(port, "firmware"))], "")
+    yield _summary_text(
+        [f"{rate:g} Gb/s" for port in ports if (rate := number(port.get("rate_gbps")))], "rails"
+    )
+    yield _summary_text([text(port, "state") for port in ports if text(port, "state")], "rails")
+    yield _summary_text([f"firmware {values}" for port in ports if (values := text(port, "firmware"))], "")
 
 
-def _network(facts: Json, _: Json) -> Iterator[str]:
+def _network_facts(facts: Json, _: Json) -> Iterator[str]:
     net = part(facts, "net")
     routes = texts(net, "default_routes")
     for interface in parts(net, "interfaces"):
@@ -96,7 +98,7 @@ def _network(facts: Json, _: Json) -> Iterator[str]:
     yield "clock synchronised" if net.get("synchronised") is True else ""
 
 
-def _host(facts: Json, _: Json) -> Iterator[str]:
+def _host_facts(facts: Json, _: Json) -> Iterator[str]:
     machine, limits = part(facts, "machine"), part(facts, "limits")
     total = number(part(limits, "memory").get("total_gib"))
     yield f"{total:.0f} GiB memory" if total else ""
@@ -107,7 +109,7 @@ def _host(facts: Json, _: Json) -> Iterator[str]:
     yield f"up {count_with_noun(round(up / 86400), 'day')}" if up and up > 86400 else ""
 
 
-def _stack(facts: Json, node: Json) -> Iterator[str]:
+def _stack_facts(facts: Json, node: Json) -> Iterator[str]:
     yield f"torch {text(node, 'torch')}" if text(node, "torch") else ""
     yield from (
         f"NCCL {text(copy, 'version')}"
@@ -118,7 +120,7 @@ def _stack(facts: Json, node: Json) -> Iterator[str]:
     yield f"Python {python}" if python else ""
 
 
-def _container(facts: Json, node: Json) -> Iterator[str]:
+def _container_facts(facts: Json, node: Json) -> Iterator[str]:
     if container := part(facts, "container"):
         yield text(container, "runtime") or text(node, "container") or "no container"
 
@@ -133,25 +135,25 @@ def _kernel_log(facts: Json, _: Json) -> Iterator[str]:
 
 
 _FACTS: Mapping[str, Callable[[Json, Json], Iterator[str]]] = {
-    "Driver": _driver,
-    "GPUs": _gpus,
-    "Memory": _memory,
-    "NVLink": _nvlink,
-    "PCIe": _pcie,
-    "InfiniBand": _infiniband,
-    "Network": _network,
-    "Host": _host,
-    "Stack": _stack,
-    "Container": _container,
+    "Driver": _driver_facts,
+    "GPUs": _gpu_facts,
+    "Memory": _memory_facts,
+    "NVLink": _nvlink_facts,
+    "PCIe": _pcie_facts,
+    "InfiniBand": _infiniband_facts,
+    "Network": _network_facts,
+    "Host": _host_facts,
+    "Stack": _stack_facts,
+    "Container": _container_facts,
     "Kernel log": _kernel_log,
 }
 
 
-def _numbers(things: Sequence[Json], key: str) -> list[float]:
+def _read_numbers(things: Sequence[Json], key: str) -> list[float]:
     return [value for thing in things if (value := number(thing.get(key))) is not None]
 
 
-def _range(values: Sequence[float], unit: str) -> str:
+def _range_text(values: Sequence[float], unit: str) -> str:
     """`34-41 C`, or one number where all are alike."""
     if not values:
         return ""
@@ -159,7 +161,7 @@ def _range(values: Sequence[float], unit: str) -> str:
     return f"{least}{unit}" if least == most else f"{least}-{most}{unit}"
 
 
-def _summary(values: Sequence[str], noun: str) -> str:
+def _summary_text(values: Sequence[str], noun: str) -> str:
     """`8 GPUs gen5 x16`, with all values where they differ."""
     kinds = list(dict.fromkeys(values))
     if not kinds:

@@ -42,7 +42,7 @@ OTHER = "Other"
 """The panel of checks with a subject of their own, such as those of plug-ins."""
 SHORT = {**{name: short for name, short, _ in _SUBJECTS}, OTHER: "OTH"}
 """The subjects, and their names where there is little room."""
-_COUNTED = (Status.FAIL, Status.WARN, Status.UNKNOWN, Status.PASS)
+_STATUSES = (Status.FAIL, Status.WARN, Status.UNKNOWN, Status.PASS)
 _MARK = {Status.FAIL: "X", Status.WARN: "!", Status.UNKNOWN: "?", Status.PASS: ""}
 _TALLEST, _LONGEST = 3, 2
 """Lines of the worst finding and of its command at most."""
@@ -98,7 +98,7 @@ class Panel:
     def lines(self, width: int, height: int) -> list[tuple[Part, ...]]:
         """What is inside the borders, at most so many lines."""
         if not self.is_sick:
-            return [line for para in self._facts(width, height) for line in para.lines(width)][:height]
+            return [line for para in self._fact_paras(width, height) for line in para.lines(width)][:height]
         tall = max(1, min(_TALLEST, height - bool(self.command)))
         shown = list(Para(self.worst, most=tall).lines(width))
         if self.command and (rest := height - len(shown)) > 0:
@@ -108,7 +108,7 @@ class Panel:
             shown += Para(text, f"{status.word} ", lead_style=STYLE[status], most=1).lines(width)
         return shown[:height]
 
-    def _facts(self, width: int, height: int) -> Iterator[Para]:
+    def _fact_paras(self, width: int, height: int) -> Iterator[Para]:
         """What was read of it, then why something could not be judged, whole or in a word."""
         if self.follows:
             text = f"follows from {self.follows}"
@@ -126,9 +126,9 @@ class Panel:
 
 def panels(state: State) -> list[Panel]:
     """Every subject, and the checks of none of them when one of those has a problem."""
-    made = [_panel(name, code, state) for name, code, _ in _SUBJECTS]
-    other = _panel(OTHER, SHORT[OTHER], state)
-    return [*made, other] if other.worst else made
+    panels = [_subject_panel(name, code, state) for name, code, _ in _SUBJECTS]
+    rest = _subject_panel(OTHER, SHORT[OTHER], state)
+    return [*panels, rest] if rest.worst else panels
 
 
 @cache
@@ -138,12 +138,12 @@ def subject_of(check: str) -> str:
     return next((name for name, _, prefixes in _SUBJECTS if prefix in prefixes), OTHER)
 
 
-def _panel(name: str, code: str, state: State) -> Panel:
+def _subject_panel(name: str, code: str, state: State) -> Panel:
     mine = [result for result in state.report["results"] if subject_of(result["check"]) == name]
     answered = problems_first(result for result in mine if result["check"] not in state.running)
     counts = tuple(
         (status, count)
-        for status in _COUNTED
+        for status in _STATUSES
         if (count := sum(result["status"] == status.value for result in answered))
     )
     panel = Panel(
@@ -181,12 +181,12 @@ def _with_problems(panel: Panel, results: Sequence[Result], state: State) -> Pan
         worst=texts[0],
         blind="not permitted" if first["reason"] == "denied" else "not read",
         command=first_command(cause) if cause else _first_step(first),
-        follows=_source(above, panel.name) if above else "",
+        follows=_cause_source(above, panel.name) if above else "",
         also=tuple(dict.fromkeys(others)),
     )
 
 
-def _source(cause: Cause, name: str) -> str:
+def _cause_source(cause: Cause, name: str) -> str:
     """Where a cause is: its subject, or its headline where it has no other one."""
     subject = subject_of(cause["id"].partition("@")[0])
     return inert(cause["headline"]) if subject in (OTHER, name) else subject

@@ -34,7 +34,7 @@ def markdown(result: Result, report: Report) -> str:
     parts = [
         f"**{Status(result['status']).word} `{result['check']}`** on `{inert(str(host))}`",
         f"{report['started']}, nodedoctor {report['tool']}",
-        *(_finding(finding) for finding in shown),
+        *(_finding_text(finding) for finding in shown),
     ]
     if result["why"]:
         parts.append(f"Why it matters: {inert(result['why'])}")
@@ -52,8 +52,8 @@ def steps(result: Result) -> tuple[Step, ...]:
 
 def steps_of(fixes: Sequence[Fix | None]) -> tuple[Step, ...]:
     """The steps of some fixes as `steps` gives those of a check."""
-    found = {step["command"]: step for fix in reversed(fixes) if fix for step in reversed(fix["steps"])}
-    return tuple(sorted(reversed(found.values()), key=lambda step: _ORDER.index(step["role"])))
+    by_command = {step["command"]: step for fix in reversed(fixes) if fix for step in reversed(fix["steps"])}
+    return tuple(sorted(reversed(by_command.values()), key=lambda step: _ORDER.index(step["role"])))
 
 
 def keyed(steps: Sequence[Step]) -> dict[str, Step]:
@@ -63,7 +63,7 @@ def keyed(steps: Sequence[Step]) -> dict[str, Step]:
     return {**dict(zip(SAFE_KEYS, safe, strict=False)), **dict(zip(LAST_KEYS, last, strict=False))}
 
 
-def _finding(finding: Finding) -> str:
+def _finding_text(finding: Finding) -> str:
     parts = [inert(about(finding["subject"] or "", full_summary(finding)))]
     parts += [fenced(evidence["text"], place_of(evidence)) for evidence in finding["evidence"]]
     if fix := finding["fix"]:

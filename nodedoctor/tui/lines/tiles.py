@@ -19,21 +19,21 @@ MOST = 16
 
 def strip(state: State, width: int, glyphs: Glyphs) -> tuple[Part, ...]:
     """GPUs and rails with a mark each; nothing where neither is known."""
-    worst = _worst(state)
-    gpus = [(str(index), worst.get(f"gpu:{index}"), seen) for index, seen in _gpus(state)]
-    rails = [(name, worst.get(port), True) for name, port in _rails(state)]
-    parts = [*_group("GPU", gpus, glyphs), *(((("   "), ""),) if gpus and rails else ())]
-    return tuple([*parts, *_group(_kind(state), rails, glyphs)])
+    worst = _worst_statuses(state)
+    gpus = [(str(index), worst.get(f"gpu:{index}"), is_read) for index, is_read in _gpu_tiles(state)]
+    rails = [(name, worst.get(port), True) for name, port in _rail_ports(state)]
+    parts = [*_group_parts("GPU", gpus, glyphs), *(((("   "), ""),) if gpus and rails else ())]
+    return tuple([*parts, *_group_parts(_rail_kind(state), rails, glyphs)])
 
 
-def _group(label: str, tiles: list[tuple[str, Status | None, bool]], glyphs: Glyphs) -> Iterator[Part]:
+def _group_parts(label: str, tiles: list[tuple[str, Status | None, bool]], glyphs: Glyphs) -> Iterator[Part]:
     if not tiles:
         return
     yield f"{label} ", LABEL
     shown = tiles if len(tiles) <= MOST else [tile for tile in tiles if tile[1] or not tile[2]]
-    for name, status, seen in shown:
-        style = STYLE[status] if status else ("green" if seen else STYLE[Status.UNKNOWN])
-        mark = _MARK[status] if status else (glyphs.tile if seen else "?")
+    for name, status, is_read in shown:
+        style = STYLE[status] if status else ("green" if is_read else STYLE[Status.UNKNOWN])
+        mark = _MARK[status] if status else (glyphs.tile if is_read else "?")
         yield f" {name}", "bold" if status else ""
         yield mark, style
     if len(shown) < len(tiles):
@@ -41,22 +41,22 @@ def _group(label: str, tiles: list[tuple[str, Status | None, bool]], glyphs: Gly
         yield glyphs.tile, "green"
 
 
-def _gpus(state: State) -> Iterator[tuple[int, bool]]:
+def _gpu_tiles(state: State) -> Iterator[tuple[int, bool]]:
     """Indices of the GPUs, and whether anything was read of each; those on the bus where none answers."""
     gpus = mapping(state.report["facts"].get("gpus"))
-    seen, lost = (
-        {one["index"] for one in objects(gpus.get(key)) if isinstance(one.get("index"), int)}
+    read_gpus, lost_gpus = (
+        {gpu["index"] for gpu in objects(gpus.get(key)) if isinstance(gpu.get("index"), int)}
         for key in ("gpus", "lost")
     )
-    if seen:
-        yield from ((index, index not in lost) for index in sorted(seen | lost))
+    if read_gpus:
+        yield from ((index, index not in lost_gpus) for index in sorted(read_gpus | lost_gpus))
         return
     count = state.report["node"].get("gpus_on_bus")
     if isinstance(count, int) and not isinstance(count, bool):
         yield from ((index, False) for index in range(min(count, 64)))
 
 
-def _rails(state: State) -> Iterator[tuple[str, str]]:
+def _rail_ports(state: State) -> Iterator[tuple[str, str]]:
     """The short name of every rail, and its port."""
     ports = [inert(port) for port in texts(mapping(state.report["facts"].get("rails")), "ports")][:64]
     adapters = [port.partition("/")[0] for port in ports]
@@ -66,16 +66,16 @@ def _rails(state: State) -> Iterator[tuple[str, str]]:
         yield short if adapters.count(adapter) == 1 else f"{short}/{port.partition('/')[2]}", port
 
 
-def _kind(state: State) -> str:
+def _rail_kind(state: State) -> str:
     ports = objects(mapping(state.report["facts"].get("ib")).get("ports"))
-    rails = {port for _, port in _rails(state)}
+    rails = {port for _, port in _rail_ports(state)}
     layers = {port.get("link_layer") for port in ports if f"{port.get('hca')}/{port.get('number')}" in rails}
     return "RoCE" if layers == {"Ethernet"} else "IB"
 
 
-def _worst(state: State) -> Mapping[str, Status]:
+def _worst_statuses(state: State) -> Mapping[str, Status]:
     """The worst status of what each device's findings say, by `gpu:3` and `mlx5_4/1`."""
-    found: dict[str, Severity] = {}
+    severities: dict[str, Severity] = {}
     statuses: dict[str, Status] = {}
     for result in state.report["results"]:
         if result["check"] in state.running:
@@ -85,8 +85,8 @@ def _worst(state: State) -> Mapping[str, Status]:
             if not how.is_problem:
                 continue
             for device in devices(finding["subject"] or ""):
-                if how > found.get(device, Severity.SKIP):
-                    found[device], statuses[device] = how, Status(finding["status"])
+                if how > severities.get(device, Severity.SKIP):
+                    severities[device], statuses[device] = how, Status(finding["status"])
     return statuses
 
 

@@ -36,23 +36,25 @@ class Stretch:
 
 def timeline(document: Json, width: int, glyphs: Glyphs) -> list[tuple[Part, ...]]:
     """An axis with its two times, and a line per event; nothing where less than two have a time."""
-    found = stretches(document)
-    if len(found) < 2 or width < _LABEL + 30:
+    events = stretches(document)
+    if len(events) < 2 or width < _LABEL + 30:
         return []
-    begins, ends = min(one.start for one in found), max(one.end for one in found)
+    begins, ends = min(span.start for span in events), max(span.end for span in events)
     if ends <= begins:
         return []
     room = width - _LABEL - 1
-    first, last = _clock(begins), _clock(ends)
+    first, last = _format_clock(begins), _format_clock(ends)
     rule = glyphs.rule * (room - len(first) - len(last) - 2)
     lines: list[tuple[Part, ...]] = [((" " * _LABEL, ""), (f"{first} {rule} {last}", QUIET))]
-    shown = found if len(found) <= MOST else found[: MOST - 1]
-    for one in shown:
-        at = round((one.end - begins) / (ends - begins) * (room - 1))
-        since = min(round((one.start - begins) / (ends - begins) * (room - 1)), at)
-        lines.append(((fit(_who(one), _LABEL, glyphs.more), LABEL), *_bar(one, since, at, room, glyphs)))
-    if len(shown) < len(found):
-        more = f"{len(shown)} of {len(found)} shown; the rows 'when' have all of them"
+    shown = events if len(events) <= MOST else events[: MOST - 1]
+    for span in shown:
+        at = round((span.end - begins) / (ends - begins) * (room - 1))
+        since = min(round((span.start - begins) / (ends - begins) * (room - 1)), at)
+        lines.append(
+            ((fit(_rank_label(span), _LABEL, glyphs.more), LABEL), *_bar_parts(span, since, at, room, glyphs))
+        )
+    if len(shown) < len(events):
+        more = f"{len(shown)} of {len(events)} shown; the rows 'when' have all of them"
         lines.append(((" " * _LABEL, ""), (more, QUIET)))
     return lines
 
@@ -63,42 +65,42 @@ def stretches(document: Json) -> list[Stretch]:
     A rank whose collective timed out has waited for as long as the timeout is.
     """
     timeout = number(mapping(document.get("collective")).get("timeout_seconds")) or 0.0
-    made = []
+    spans = []
     for moment in moments(document):
-        first, last = _seconds(moment.first), _seconds(moment.last)
+        first, last = _read_seconds(moment.first), _read_seconds(moment.last)
         if first is not None and last is not None:
             waited = timeout if moment.event == "timed_out" else 0.0
-            made.append(Stretch(moment.who, moment.count, moment.event, first - waited, max(first, last)))
-    return sorted(made, key=lambda one: (one.end, one.start))
+            spans.append(Stretch(moment.who, moment.count, moment.event, first - waited, max(first, last)))
+    return sorted(spans, key=lambda span: (span.end, span.start))
 
 
-def _bar(one: Stretch, since: int, at: int, room: int, glyphs: Glyphs) -> Iterator[Part]:
-    said = inert(event_words(one.event))
+def _bar_parts(span: Stretch, since: int, at: int, room: int, glyphs: Glyphs) -> Iterator[Part]:
+    label = inert(event_words(span.event))
     wait = glyphs.point * (at - since)
-    if at + 2 + cell_len(said) < room:
+    if at + 2 + cell_len(label) < room:
         yield " " * since + wait, QUIET
         yield "X ", "bold red"
-        yield said, ""
+        yield label, ""
         return
     # What happened at the end is named before its mark.
-    left = max(at - cell_len(said) - 1, 0)
-    yield " " * min(since, left) + glyphs.point * max(left - since, 0), QUIET
-    yield f"{said} ", ""
+    column = max(at - cell_len(label) - 1, 0)
+    yield " " * min(since, column) + glyphs.point * max(column - since, 0), QUIET
+    yield f"{label} ", ""
     yield "X", "bold red"
 
 
-def _who(one: Stretch) -> str:
-    if not one.who:
+def _rank_label(span: Stretch) -> str:
+    if not span.who:
         return "the job"
-    return one.who if cell_len(one.who) < _LABEL else f"{one.count} ranks"
+    return span.who if cell_len(span.who) < _LABEL else f"{span.count} ranks"
 
 
-def _seconds(value: Any) -> float | None:
+def _read_seconds(value: Any) -> float | None:
     """Seconds of a time as logs write it; of one without a date, of its day."""
-    found = _TIME.search(value) if isinstance(value, str) else None
-    if found is None:
+    match = _TIME.search(value) if isinstance(value, str) else None
+    if match is None:
         return None
-    year, month, day, hour, minute, second, fraction = found.groups()
+    year, month, day, hour, minute, second, fraction = match.groups()
     try:
         date = datetime(int(year or 2000), int(month or 1), int(day or 1))
     except ValueError:
@@ -107,6 +109,6 @@ def _seconds(value: Any) -> float | None:
     return days * 86400 + int(hour) * 3600 + int(minute) * 60 + int(second) + float(fraction or 0)
 
 
-def _clock(seconds: float) -> str:
-    whole = int(seconds) % 86400
-    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
+def _format_clock(seconds: float) -> str:
+    total = int(seconds) % 86400
+    return f"{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}"

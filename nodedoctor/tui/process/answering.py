@@ -13,19 +13,25 @@ from nodedoctor.tui.run_history import Begun, RunHistory
 from nodedoctor.tui.state import State
 
 
-def answer_all(session: Session, line: socket.socket, telling: Telling, begun: Begun | None) -> None:
+def answer_all(session: Session, line: socket.socket, telling: Telling, started_run: Begun | None) -> None:
     """Run the checks, tell every state, do what is asked, until the line is closed: EOFError then."""
-    asyncio.run(_answer(session, line, telling, begun))
+    asyncio.run(_answer_screen(session, line, telling, started_run))
 
 
-async def _answer(session: Session, line: socket.socket, telling: Telling, begun: Begun | None) -> None:
+async def _answer_screen(
+    session: Session, line: socket.socket, telling: Telling, started_run: Begun | None
+) -> None:
     asyncio.get_running_loop().call_later(STARTED_S, collect_from_now)
-    rounds = RunHistory(session, begun)
+    rounds = RunHistory(session, started_run)
     rounds.start()
     reader, writer = await asyncio.open_unix_connection(sock=line)
     tasks = {
-        asyncio.create_task(_tell(rounds.states(told=telling.begun and begun is not None), writer, telling)),
-        asyncio.create_task(_obey(rounds, reader, writer)),
+        asyncio.create_task(
+            _send_states(
+                rounds.states(is_reported=telling.begun and started_run is not None), writer, telling
+            )
+        ),
+        asyncio.create_task(_obey_requests(rounds, reader, writer)),
     }
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -37,13 +43,15 @@ async def _answer(session: Session, line: socket.socket, telling: Telling, begun
         await rounds.close()
 
 
-async def _tell(states: AsyncIterator[State], writer: asyncio.StreamWriter, telling: Telling) -> None:
+async def _send_states(states: AsyncIterator[State], writer: asyncio.StreamWriter, telling: Telling) -> None:
     async for state in states:
         writer.write(telling.of(state))
         await writer.drain()
 
 
-async def _obey(rounds: RunHistory, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _obey_requests(
+    rounds: RunHistory, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     while True:
         kind, *words = await receive(reader)
         if kind == "again":

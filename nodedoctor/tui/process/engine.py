@@ -40,19 +40,19 @@ def serve(make_request: Callable[[], Request], line: socket.socket) -> NoReturn:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in range(3):
             os.dup2(nowhere, descriptor)
-        _serve(make_request(), line)
+        _serve_request(make_request(), line)
     except NodeDoctorError as error:
         line.sendall(packed("refused", str(error)))
     except (ConnectionError, EOFError):
-        pass  # nobody listens any more
+        pass  # the screen has ended
     except BaseException:
         with contextlib.suppress(OSError):
             line.sendall(packed("crashed", traceback.format_exc()))
     os._exit(0)
 
 
-def _serve(request: Request, line: socket.socket) -> None:
-    telling, begun = Telling(), None
+def _serve_request(request: Request, line: socket.socket) -> None:
+    telling, started_run = Telling(), None
     session = Session(request)  # starts no fork server yet: the screen's imports want the other core
     line.sendall(packed("about", EngineInfo.of(session)))  # so it can be run: the screen waits for that
     if not request.replay:
@@ -60,18 +60,18 @@ def _serve(request: Request, line: socket.socket) -> None:
         line.sendall(telling.of(replace(State.of(session.nothing_yet()), running=waiting)))
     else:
         diagnosis = session.diagnosis()
-        begun = diagnosis, diagnosis.results()
-        if _ended(begun[1]):
+        started_run = diagnosis, diagnosis.results()
+        if _judge_briefly(started_run[1]):
             line.sendall(telling.of(State.of(diagnosis.report())))
     import_asyncio()
     from nodedoctor.tui.process.answering import answer_all
 
     if not request.replay and len(os.sched_getaffinity(0)) < CORES:
         select.select([line], [], [], SHOWN_S)  # "shown", the first thing that it says
-    answer_all(session, line, telling, begun)
+    answer_all(session, line, telling, started_run)
 
 
-def _ended(results: AsyncIterator[Result]) -> bool:
+def _judge_briefly(results: AsyncIterator[Result]) -> bool:
     """Judge for as long as a person does not notice; whether that was all."""
     ends = time.monotonic() + AT_ONCE
     while time.monotonic() < ends:

@@ -15,8 +15,8 @@ from typing import Any
 RECENT = "20"
 """Lines from before, for context."""
 
-_WAYS = (("journalctl", ("-kf", "-n", RECENT, "-o", "short-iso")), ("dmesg", ("-w",)))
-# Any exit is fine: sh would otherwise raise in a thread that nobody sees but everybody hears.
+_COMMANDS = (("journalctl", ("-kf", "-n", RECENT, "-o", "short-iso")), ("dmesg", ("-w",)))
+# Any exit is fine: sh would otherwise raise in a background thread and print a traceback.
 _QUIETLY = {
     "_iter": True,
     "_tty_out": False,
@@ -38,7 +38,7 @@ async def kernel_lines() -> AsyncIterator[str]:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(lines.put_nowait, line)
 
-    threading.Thread(target=_listen, args=(hear, following), daemon=True).start()
+    threading.Thread(target=_follow_log, args=(hear, following), daemon=True).start()
     try:
         while (line := await lines.get()) is not None:
             yield line.rstrip("\n")
@@ -48,20 +48,20 @@ async def kernel_lines() -> AsyncIterator[str]:
                 running.kill_group()
 
 
-def _listen(hear: Callable[[str | None], None], following: list[Any]) -> None:
-    """Hand on what the first way that works says; then why it ended, and None."""
+def _follow_log(put_line: Callable[[str | None], None], following: list[Any]) -> None:
+    """Pass on the lines of the first command that works; then why it ended, and None."""
     import sh  # 66 ms, so only where it is used
 
     complaints: list[str] = []
-    told = False
-    for name, words in _WAYS:
+    has_lines = False
+    for name, words in _COMMANDS:
         with contextlib.suppress(sh.CommandNotFound):
             following.append(getattr(sh, name)(*words, _err=complaints.append, **_QUIETLY))
             for line in following[-1]:
-                told = True
-                hear(line)
-        if told:
+                has_lines = True
+                put_line(line)
+        if has_lines:
             complaints = [f"{name} has ended"]
             break
-    hear(f"the kernel log cannot be followed: {(complaints or ['no journalctl, no dmesg'])[0].strip()}")
-    hear(None)
+    put_line(f"the kernel log cannot be followed: {(complaints or ['no journalctl, no dmesg'])[0].strip()}")
+    put_line(None)

@@ -25,54 +25,56 @@ TRIAGE_TIMEOUT_S = 300.0
 async def document(path: str) -> Report:
     """The report in a JSON file, or the diagnosis of a recorded node; CompareError when there is none."""
     if path.endswith(".json"):
-        seen = await text(path)
+        observation = await text(path)
     else:
-        seen = await child_process.run(
+        observation = await child_process.run(
             "recorded node", Command(nodedoctor_again("--replay", path, "--json")), READ_TIMEOUT_S
         )
-    if not seen.answered or (seen.rc or 0) >= 64 or not seen.text:
-        raise CompareError(seen.note.strip() or f"{path}: nothing came back")
-    return read_report(seen.text.encode(), path)
+    if not observation.answered or (observation.rc or 0) >= 64 or not observation.text:
+        raise CompareError(observation.note.strip() or f"{path}: nothing came back")
+    return read_report(observation.text.encode(), path)
 
 
 async def triage(path: str) -> dict[str, Any]:
     """The triage document in a JSON file, or the triage of logs; CompareError when there is none."""
     if path.endswith(".json"):
-        held = _triage_document((await text(path)).text)
-        if held is not None:
-            return held
+        document = _triage_document((await text(path)).text)
+        if document is not None:
+            return document
     return await triage_again((path,))
 
 
 async def triage_again(words: Sequence[str]) -> dict[str, Any]:
     """The document of `nodedoctor triage` with these words; CompareError when there is none."""
     argv = nodedoctor_again("triage", *words, "--json")
-    seen = await child_process.run("triage", Command(argv), TRIAGE_TIMEOUT_S)
-    document = _triage_document(seen.text) if seen.answered else None
+    observation = await child_process.run("triage", Command(argv), TRIAGE_TIMEOUT_S)
+    document = _triage_document(observation.text) if observation.answered else None
     if document is None:
-        raise CompareError(seen.note.strip() or f"{' '.join(words)}: triage printed nothing")
+        raise CompareError(observation.note.strip() or f"{' '.join(words)}: triage printed nothing")
     return document
 
 
 async def pasted(path: str) -> Report | None:
     """The report that `nodedoctor read` makes of outputs or a bundle; None where it makes none."""
     argv = nodedoctor_again("read", path, "--json")
-    seen = await child_process.run("read", Command(argv), TRIAGE_TIMEOUT_S)
-    report = (json_document(seen) or {}).get("report")
+    observation = await child_process.run("read", Command(argv), TRIAGE_TIMEOUT_S)
+    report = (json_document(observation) or {}).get("report")
     return report_of(report, path) if isinstance(report, dict) else None
 
 
 async def lines(path: str, first: int, last: int) -> list[tuple[int, str]]:
     """Some lines of a file with their numbers, inert; none when it cannot be read."""
-    seen = await child_process.run(path, Command(("sed", "-n", f"{first},{last}p;{last}q", "--", path)), 5.0)
-    if not seen.answered or seen.rc:
+    observation = await child_process.run(
+        path, Command(("sed", "-n", f"{first},{last}p;{last}q", "--", path)), 5.0
+    )
+    if not observation.answered or observation.rc:
         return []
-    return [(first + at, text[:4000]) for at, text in enumerate(inert_lines(seen.text.rstrip("\n")))]
+    return [(first + at, text[:4000]) for at, text in enumerate(inert_lines(observation.text.rstrip("\n")))]
 
 
-def _triage_document(said: str) -> dict[str, Any] | None:
+def _triage_document(text: str) -> dict[str, Any] | None:
     try:
-        document = loaded(said)
+        document = loaded(text)
     except ValueError:
         return None
     good = isinstance(document, dict) and str(document.get("schema", "")).startswith("nodedoctor.triage/1")

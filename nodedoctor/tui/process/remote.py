@@ -19,7 +19,7 @@ from nodedoctor.tui.state import EngineInfo, RequestRefused, State
 if TYPE_CHECKING:
     from nodedoctor.report.document import Report
 
-STOP_TIMEOUT_S = 0.5  # seconds the engine has to end its children once nobody listens
+STOP_TIMEOUT_S = 0.5  # seconds the engine has to end its children once the screen has ended
 
 
 class Remote:
@@ -41,7 +41,7 @@ class Remote:
     async def begin(self) -> asyncio.Task[None]:
         """Listen from now on: what has come by the time that the first picture is drawn is in it."""
         reader, self._writer = await asyncio.open_unix_connection(sock=self._line)
-        self._listening = asyncio.create_task(self._listen(reader))
+        self._listening = asyncio.create_task(self._receive_messages(reader))
         return self._listening
 
     async def states(self) -> AsyncIterator[State]:
@@ -53,7 +53,7 @@ class Remote:
                 if self.latest is not None:
                     yield self.latest
                     if not self._shown:
-                        self._say("shown")
+                        self._send("shown")
                         self._shown = True
                 await self._changed.wait()
             await listening
@@ -62,11 +62,11 @@ class Remote:
 
     def again(self, check: str = "") -> None:
         """Ask one check once more, or all of them."""
-        self._say("again", check)
+        self._send("again", check)
 
     async def recording(self) -> bytes:
         """The zip that keeps what was seen so far."""
-        self._say("recording")
+        self._send("recording")
         return await self._recordings.get()
 
     async def close(self) -> None:
@@ -80,21 +80,21 @@ class Remote:
                     return
                 await asyncio.sleep(0.005)
 
-    def _say(self, *words: str) -> None:
+    def _send(self, *words: str) -> None:
         if self._writer:
             self._writer.write(packed(*words))
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
+    async def _receive_messages(self, reader: asyncio.StreamReader) -> None:
         try:
             while True:
-                self._hear(*await receive(reader))
+                self._handle(*await receive(reader))
                 self._changed.set()
         except (asyncio.IncompleteReadError, ConnectionError):
             raise RuntimeError("the process that runs the checks has ended") from None
         finally:
             self._changed.set()
 
-    def _hear(self, kind: str, *words: Any) -> None:
+    def _handle(self, kind: str, *words: Any) -> None:
         if kind == "refused":
             raise RequestRefused(*words)
         if kind == "crashed":
@@ -104,9 +104,9 @@ class Remote:
         elif kind == "recording":
             self._recordings.put_nowait(*words)
         else:
-            self._take(*words)
+            self._merge_state(*words)
 
-    def _take(self, state: State, news: dict[str, Any], fresh: dict[str, Observation]) -> None:
+    def _merge_state(self, state: State, news: dict[str, Any], fresh: dict[str, Observation]) -> None:
         """A state comes without what came before; what is the same stays the same object."""
         self._seen = {**self._seen, **fresh} if fresh else self._seen
         self._report = {**self._report, **news}

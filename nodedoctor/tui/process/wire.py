@@ -29,7 +29,7 @@ class Telling:
 
     def __init__(self) -> None:
         self.begun = False
-        """Whether one was told."""
+        """Whether one was sent."""
         self._told: dict[str, Observation] = {}
         self._last: dict[str, Any] = {}
         self._empty = empty_report()
@@ -37,7 +37,11 @@ class Telling:
     def of(self, state: State) -> bytes:
         """The message for the next state."""
         self.begun = True
-        fresh = {name: seen for name, seen in state.answers.items() if self._told.get(name) is not seen}
+        fresh = {
+            name: observation
+            for name, observation in state.answers.items()
+            if self._told.get(name) is not observation
+        }
         self._told.update(fresh)
         last = self._last
         news = {key: value for key, value in state.report.items() if key not in last or last[key] != value}
@@ -45,14 +49,14 @@ class Telling:
         return packed("state", State(self._empty, state.running, state.asking), news, fresh)
 
 
-def refusal(begun: bytes) -> str:
+def refusal(message: bytes) -> str:
     """What the first message says when it is a whole one that refuses the run; "" for any other."""
-    if len(begun) < _LENGTH.size:
+    if len(message) < _LENGTH.size:
         return ""
-    (length,) = _LENGTH.unpack_from(begun)
-    if len(begun) < _LENGTH.size + length:
+    (length,) = _LENGTH.unpack_from(message)
+    if len(message) < _LENGTH.size + length:
         return ""
-    kind, *words = pickle.loads(begun[_LENGTH.size : _LENGTH.size + length])
+    kind, *words = pickle.loads(message[_LENGTH.size : _LENGTH.size + length])
     return str(words[0]) if kind == "refused" else ""
 
 

@@ -122,11 +122,11 @@ class ChecksScreen(Screen[None]):
         before, self.state = self.state, state
         tiles = strip(state, self.size.width, self._glyphs)
         head = self.query_one("#head", Lines)
-        head.show([*detail.head(state, self._narrowed(), self.size.width), *((tiles,) if tiles else ())])
+        head.show([*detail.head(state, self._filter_words(), self.size.width), *((tiles,) if tiles else ())])
         head.set_class(not tiles, "-without-tiles")
         hints = HINTS if state.report["causes"] or state.running else HINTS_WELL
         self.query_one(Hints).show(((("7", "Fleet"),) if self._of_fleet() else ()) + hints)
-        if before is None or _differ(before, state) or self._panels_at != self.size:
+        if before is None or _states_differ(before, state) or self._panels_at != self.size:
             self._show_panels(state, bool(tiles))
         listing = self.panes.listing
         listing.show(self._rows(state))
@@ -205,7 +205,7 @@ class ChecksScreen(Screen[None]):
         if self.panes.zoomed == "page":
             await self.panes.page.action_find()
             return
-        await ask(self, Prompt("filter", self._filter.text, self._filtered, self.set_filter))
+        await ask(self, Prompt("filter", self._filter.text, self._end_filter, self.set_filter))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A slash typed into the prompt is a letter."""
@@ -213,15 +213,15 @@ class ChecksScreen(Screen[None]):
 
     def action_problem(self, step: int) -> None:
         """Go to the next or previous thing that is not well, round and round."""
-        problems, listing = self._problems(), self.panes.listing
+        problems, listing = self._problem_keys(), self.panes.listing
         if not problems:
             self.notify("nothing here is wrong", markup=False)
             return
         keys = [row.key for row in listing.rows]
         here = keys.index(listing.key) if listing.key in keys else 0
         places = [keys.index(problem) for problem in problems]
-        ahead = [at for at in places if (at > here if step > 0 else at < here)]
-        nearest = (ahead or places)[0 if step > 0 else -1]
+        further = [at for at in places if (at > here if step > 0 else at < here)]
+        nearest = (further or places)[0 if step > 0 else -1]
         if places == [here]:
             self.notify("this is the only one", markup=False)
         listing.select(keys[nearest])
@@ -249,7 +249,7 @@ class ChecksScreen(Screen[None]):
 
     def action_rerun(self) -> None:
         """Ask the selected check again."""
-        result = self._selected()
+        result = self._selected_result()
         if self._engine.about.nothing:
             self.notify("this was read from a file: there is nothing to ask again", markup=False)
             return
@@ -264,11 +264,11 @@ class ChecksScreen(Screen[None]):
 
     def action_copy_fix(self) -> None:
         """Show the steps of the fix, to copy one."""
-        state, result, cause = self.state, self._selected(), self._cause()
+        state, result, cause = self.state, self._selected_result(), self._selected_cause()
         if state is None or result is None:
             return
-        found = card.steps(state.report, cause) if cause else steps(result)
-        if not found:
+        fix_steps = card.steps(state.report, cause) if cause else steps(result)
+        if not fix_steps:
             self.notify("no command to copy here; C copies the whole finding", markup=False)
             return
         about = self._engine.about.checks.get(result["check"])
@@ -278,13 +278,13 @@ class ChecksScreen(Screen[None]):
             else detail.detail(state, result, about, full=True, steps=False)
         )
         title = cause["headline"] if cause else result["check"]
-        self.app.push_screen(StepsScreen(title, found, self._glyphs, behind))
+        self.app.push_screen(StepsScreen(title, fix_steps, self._glyphs, behind))
 
     def action_evidence(self) -> None:
         """Open the evidence in all that its probe printed, at its line."""
-        result, cause = self._selected(), self._cause()
-        found = root(self.state.report, cause) if self.state and cause else None
-        finding = found[1] if found else worst(result) if result else None
+        result, cause = self._selected_result(), self._selected_cause()
+        origin = root(self.state.report, cause) if self.state and cause else None
+        finding = origin[1] if origin else worst(result) if result else None
         if finding is None or not finding["evidence"]:
             self.notify("no evidence here", markup=False)
             return
@@ -292,13 +292,13 @@ class ChecksScreen(Screen[None]):
 
     def action_copy_finding(self) -> None:
         """Copy everything about the result for a ticket."""
-        result = self._selected()
+        result = self._selected_result()
         if result is not None and self.state is not None:
             self.app.copy_to_clipboard(markdown(result, self.state.report))
 
     def action_clear(self) -> None:
         """Show everything again; with nothing to clear, back to the fleet this node is one of."""
-        if not (self._narrowed() or self._open or self.query(Prompt)) and self._of_fleet():
+        if not (self._filter_words() or self._open or self.query(Prompt)) and self._of_fleet():
             self.app.switch_mode("fleet")
             return
         self._open = frozenset()
@@ -306,7 +306,7 @@ class ChecksScreen(Screen[None]):
         self.set_filter("")
         self.panes.listing.focus()
 
-    def _filtered(self, answer: str | None) -> None:
+    def _end_filter(self, answer: str | None) -> None:
         if answer is None:
             self.set_filter("")
         self.panes.listing.focus()
@@ -314,7 +314,7 @@ class ChecksScreen(Screen[None]):
     def _of_fleet(self) -> bool:
         return getattr(self.app, "round", None) is not None
 
-    def _narrowed(self) -> str:
+    def _filter_words(self) -> str:
         words = [f"/{inert(self._filter.text)}"] if self._filter.text else []
         subject = self.query_one(Subjects).selected
         return ", ".join(words + ([subject] if subject else []))
@@ -331,7 +331,7 @@ class ChecksScreen(Screen[None]):
             ),
         )
 
-    def _problems(self) -> list[str]:
+    def _problem_keys(self) -> list[str]:
         """The causes; where a filter or a subject lists checks, those that are not well."""
         rows = self.panes.listing.rows
         causes = [row.key for row in rows if row.key.startswith(home.CAUSE)]
@@ -341,15 +341,15 @@ class ChecksScreen(Screen[None]):
         bad = {r["check"] for r in results if severity_of(r).is_problem and r["check"] not in running}
         return [row.key for row in rows if row.key in bad]
 
-    def _says(self, key: str) -> bool:
+    def _is_whole(self, key: str) -> bool:
         """Whether a row is whole in the list."""
         listing = self.panes.listing
         return any(row.key == key and listing.is_whole(row) for row in listing.rows)
 
-    def _cause(self) -> Cause | None:
+    def _selected_cause(self) -> Cause | None:
         return home.cause_of(self.state, self.panes.listing.key or "") if self.state else None
 
-    def _selected(self) -> Result | None:
+    def _selected_result(self) -> Result | None:
         return home.result_of(self.state, self.panes.listing.key or "") if self.state else None
 
     def _show_detail(self) -> None:
@@ -376,13 +376,13 @@ class ChecksScreen(Screen[None]):
         if key.startswith(home.FOLD):
             name = key.removeprefix(home.FOLD)
             return card.fold(state, name, home.folds(state).get(name, ()))
-        result, cause = self._selected(), self._cause()
+        result, cause = self._selected_result(), self._selected_cause()
         full = self.panes.zoomed == "page"
         own: list[Para] = []
         if cause is not None and full:
             own = card.card(state.report, cause)
         elif cause is not None:
-            own = card.card(state.report, cause, titled=not self._says(key), room=self.panes.page.room)
+            own = card.card(state.report, cause, titled=not self._is_whole(key), room=self.panes.page.room)
             own += self._next_cards(state, cause, own)
         if result is None:
             return own or [Para("nothing fits this filter" if self._filter.text else "no checks")]
@@ -393,6 +393,6 @@ class ChecksScreen(Screen[None]):
         return [*own, Para(), *everything] if own else everything
 
 
-def _differ(one: State, other: State) -> bool:
+def _states_differ(old: State, new: State) -> bool:
     """Whether more than time has gone by between them."""
-    return one.report["results"] is not other.report["results"] or one.running.keys() != other.running.keys()
+    return old.report["results"] is not new.report["results"] or old.running.keys() != new.running.keys()

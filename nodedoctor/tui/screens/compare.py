@@ -45,7 +45,7 @@ class CompareScreen(PanesScreen):
         self._saved: Report | None = None
         self._state: State | None = None
         self._comparison = Comparison((), ())
-        self._items: dict[str, Item] = {}
+        self._compared_items: dict[str, Item] = {}
 
     def on_mount(self) -> None:
         """Follow the app's state."""
@@ -63,27 +63,27 @@ class CompareScreen(PanesScreen):
             self.query_one(Lines).show([(("compare", LABEL), ("   with nothing yet", QUIET))])
             self.panes.page.show("", empty_state.page("compare"))
             return
-        known = [result for result in state.report["results"] if result["check"] not in state.running]
-        self._comparison = compare(self._saved, {**state.report, "results": known})
-        self._items = dict(_items(self._comparison))
+        answered = [result for result in state.report["results"] if result["check"] not in state.running]
+        self._comparison = compare(self._saved, {**state.report, "results": answered})
+        self._compared_items = dict(_compared_items(self._comparison))
         worse = sum(change.way == "worse" for change in self._comparison.changes)
         self.post_message(Mark("compare", Status.FAIL.word if worse else "", f"({worse})"))
-        title = inert(f"   {heading(self._saved)} -> {_other(state.report, self._saved)}")
-        self.query_one(Lines).show([(("compare", LABEL), *_tally(self._comparison), (title, ""))])
+        title = inert(f"   {heading(self._saved)} -> {_counterpart(state.report, self._saved)}")
+        self.query_one(Lines).show([(("compare", LABEL), *_tally_parts(self._comparison), (title, ""))])
         self.query_one(Hints).show(self.HINTS)
-        self.panes.listing.show([_row(key, item) for key, item in self._items.items()])
+        self.panes.listing.show([_item_row(key, item) for key, item in self._compared_items.items()])
         self.on_listing_moved()
 
     def on_listing_moved(self) -> None:
         """Show both sides of what the cursor is on."""
         if self._saved is None:
             return
-        item = self._items.get(self.panes.listing.key or "")
-        self.panes.page.show(self.panes.listing.key or "", list(_told(item)))
+        item = self._compared_items.get(self.panes.listing.key or "")
+        self.panes.page.show(self.panes.listing.key or "", list(_paras(item)))
 
     def action_jump(self) -> None:
         """Go to the check on the Checks screen."""
-        match self._items.get(self.panes.listing.key or ""):
+        match self._compared_items.get(self.panes.listing.key or ""):
             case ChangeGroup(changes=(change,)) if change.after is not None:
                 self.post_message(ShowCheck(change.check))
             case ChangeGroup(changes=(_, _, *_)) as group:
@@ -94,13 +94,13 @@ class CompareScreen(PanesScreen):
                 self.notify("no check is selected that this run knows", markup=False)
 
 
-def _items(comparison: Comparison) -> Iterator[tuple[str, Item]]:
+def _compared_items(comparison: Comparison) -> Iterator[tuple[str, Item]]:
     """A row for what changed alike, by its key."""
     yield from ((f"check {group.changes[0].check}", group) for group in change_groups(comparison.changes))
     yield from ((f"fact {group.facts[0].name}", group) for group in fact_groups(comparison.facts))
 
 
-def _tally(comparison: Comparison) -> Iterator[tuple[str, str]]:
+def _tally_parts(comparison: Comparison) -> Iterator[tuple[str, str]]:
     for way, style in WAY.items():
         count = sum(change.way == way for change in comparison.changes)
         if count:
@@ -110,17 +110,17 @@ def _tally(comparison: Comparison) -> Iterator[tuple[str, str]]:
         yield f"  {count} fact{'s' if count > 1 else ''}", ""
 
 
-def _row(key: str, item: Item) -> Row:
+def _item_row(key: str, item: Item) -> Row:
     if isinstance(item, FactGroup):
         return Row(key, "fact", QUIET, inert(item.name), inert(item.words))
     return Row(key, item.words, WAY[item.way], item.name, inert(item.summary))
 
 
-def _told(item: Item | None) -> Iterator[Para]:
+def _paras(item: Item | None) -> Iterator[Para]:
     if item is None:
         yield Para("nothing differs")
     elif isinstance(item, FactGroup):
-        yield from _facts(item)
+        yield from _fact_paras(item)
     else:
         first = item.changes[0]
         yield Para(item.way, f"{item.name}  ", WAY[item.way])
@@ -128,11 +128,11 @@ def _told(item: Item | None) -> Iterator[Para]:
             yield Para(inert(item.summary))
             yield Para(inert(", ".join(change.check for change in item.changes)), f"{'all of':<9} ")
             return
-        yield from _side("before", first.before)
-        yield from _side("now", first.after)
+        yield from _side_paras("before", first.before)
+        yield from _side_paras("now", first.after)
 
 
-def _facts(group: FactGroup) -> Iterator[Para]:
+def _fact_paras(group: FactGroup) -> Iterator[Para]:
     """Both values of what changed alike and the names of it all, or each value by its name."""
     yield Para(inert(group.name), style=LABEL, verbatim=True)
     if not group.same_values:
@@ -146,7 +146,7 @@ def _facts(group: FactGroup) -> Iterator[Para]:
         yield Para(inert(", ".join(fact.name for fact in group.facts)), f"{'all of':<9} ")
 
 
-def _side(name: str, result: Result | None) -> Iterator[Para]:
+def _side_paras(name: str, result: Result | None) -> Iterator[Para]:
     yield Para()
     yield Para("" if result else "this check was not run", f"{name:<9} ")
     for finding in sorted(result["findings"], key=lambda f: -severity(f)) if result else ():
@@ -154,9 +154,9 @@ def _side(name: str, result: Result | None) -> Iterator[Para]:
         yield Para(sentence(finding), f"{status.word}  ", lead_style=STYLE[status])
 
 
-def _other(report: Report, saved: Report) -> str:
+def _counterpart(report: Report, saved: Report) -> str:
     """What a saved report is compared with: this machine now, or when another report was made."""
     if report["source"] == "live":
         return "now"
-    said, host = heading(report), report["node"].get("hostname")
-    return said.removeprefix(f"{host} ") if host == saved["node"].get("hostname") else said
+    title, host = heading(report), report["node"].get("hostname")
+    return title.removeprefix(f"{host} ") if host == saved["node"].get("hostname") else title

@@ -67,7 +67,7 @@ class FleetScreen(PanesScreen):
         self.call_after_refresh(self.show, self._round)
 
     def show(self, now: nodes.Round | None) -> None:
-        """Show the nodes that have answered. A selection nobody made stays at the worst."""
+        """Show the nodes that have answered. Until a person selects a row it is the worst."""
         self._round = now
         if now is None:
             return
@@ -103,7 +103,7 @@ class FleetScreen(PanesScreen):
         key, fleet = self.panes.listing.key or "", self._round.fleet
         if self._matrix:
             about = matrix.about(fleet, key)
-            self.panes.page.show(key, [Para(self._alike(), style=LABEL, verbatim=True), *about])
+            self.panes.page.show(key, [Para(self._line_hosts(), style=LABEL, verbatim=True), *about])
         else:
             entry = self._entries.get(key)
             self.panes.page.show(key, self._with_matrix(node_pages.page(fleet, entry)))
@@ -121,7 +121,7 @@ class FleetScreen(PanesScreen):
             self._open ^= {key}
             self.show(self._round)
             return
-        node = self._node()
+        node = self._selected_node()
         if node is not None and node.report:
             self.post_message(OpenNode(node.host, node.report))
         else:
@@ -157,29 +157,29 @@ class FleetScreen(PanesScreen):
             self.notify("every node is well", markup=False)
             return
         here = keys.index(listing.key) if listing.key in keys else 0
-        ahead = [at for at in bad if (at > here if step > 0 else at < here)]
-        listing.select(keys[(ahead or bad)[0 if step > 0 else -1]])
+        further = [at for at in bad if (at > here if step > 0 else at < here)]
+        listing.select(keys[(further or bad)[0 if step > 0 else -1]])
 
     def action_copy(self) -> None:
         """Copy the names of the nodes of the selected line, as a node set."""
         if not self._is_empty() and self._round is not None and self.panes.listing.key:
             entry = self._entries.get(self.panes.listing.key)
-            self.app.copy_to_clipboard(self._alike() if self._matrix else entry.hosts if entry else "")
+            self.app.copy_to_clipboard(self._line_hosts() if self._matrix else entry.hosts if entry else "")
 
     async def action_filter(self) -> None:
         """Type words; the list follows every letter, escape takes it back."""
         self._set_matrix(False)
-        await ask(self, Prompt("filter", self._needle, self._filtered, self._narrow))
+        await ask(self, Prompt("filter", self._needle, self._end_filter, self._narrow_list))
 
     def action_clear(self) -> None:
         """Show every node again, those with the same cause in one line."""
         entry = self._entries.get(self.panes.listing.key or "")
         self._open = frozenset()
-        self._narrow("")
+        self._narrow_list("")
         if entry is not None and entry.parent:
             self.panes.listing.select(entry.parent)
 
-    def _node(self) -> Node | None:
+    def _selected_node(self) -> Node | None:
         """The node of the selected line; in the matrix the first of those that share it."""
         key = self.panes.listing.key or ""
         if self._round is None:
@@ -200,25 +200,25 @@ class FleetScreen(PanesScreen):
         room = self.panes.page.room
         if room is None or self._round is None:
             return paras
-        whole = [*paras, *matrix.draw_matrix(self._round.fleet, room.width, self._glyphs)]
-        return whole if height(whole, room.width) <= room.height else paras
+        page = [*paras, *matrix.draw_matrix(self._round.fleet, room.width, self._glyphs)]
+        return page if height(page, room.width) <= room.height else paras
 
     def _set_matrix(self, matrix: bool) -> None:
         self._by_hand = self._by_hand and matrix is self._matrix
         self._matrix = matrix
 
-    def _alike(self) -> str:
+    def _line_hosts(self) -> str:
         """The nodes of the selected line of the matrix."""
         key = self.panes.listing.key
         return next((row.name for row in self.panes.listing.rows if row.key == key), "")
 
-    def _narrow(self, text: str) -> None:
+    def _narrow_list(self, text: str) -> None:
         if text != self._needle:
             self._by_hand = False
         self._needle = text
         self.show(self._round)
 
-    def _filtered(self, answer: str | None) -> None:
+    def _end_filter(self, answer: str | None) -> None:
         if answer is None:
-            self._narrow("")
+            self._narrow_list("")
         self.panes.listing.focus()

@@ -67,37 +67,37 @@ class HelpScreen(Screen[None]):
     def _lines(self) -> list[_Line]:
         width = self.size.width - 1
         halves = ((MOVE, LOOK), (COPY, ELSEWHERE))
-        columns = [_stacked([self._section(name) for name in half]) for half in halves]
-        meaning = [_row(word, text, style, 6) for word, style, text in MEANING]
+        columns = [_stack_blocks([self._section_lines(name) for name in half]) for half in halves]
+        meaning = [_key_line(word, text, style, 6) for word, style, text in MEANING]
         if width < _TWO:
-            return [*_stacked(columns), (), *meaning]
+            return [*_stack_blocks(columns), (), *meaning]
         words = zip(meaning[::2], meaning[1::2], strict=True)
         pairs = [*zip_longest(*columns, fillvalue=()), ((), ()), *words]
-        return [_beside(first, second, max(_HALF, width // 2)) for first, second in pairs]
+        return [_join_lines(first, second, max(_HALF, width // 2)) for first, second in pairs]
 
-    def _section(self, name: str) -> list[_Line]:
+    def _section_lines(self, name: str) -> list[_Line]:
         own = [
-            _row(key.keys, _words(key), LABEL, _KEY)
+            _key_line(key.keys, _command_words(key), LABEL, _KEY)
             for key in self._keys
             if key.section == name and key.keys != "?"
         ]
-        first = [_row(keys, text, LABEL, _KEY) for keys, text in BEFORE.get(name, ())]
+        first = [_key_line(keys, text, LABEL, _KEY) for keys, text in BEFORE.get(name, ())]
         return [((name, "bold underline"),), *first, *own]
 
 
-def _words(key: KeyCommand) -> str:
+def _command_words(key: KeyCommand) -> str:
     return f"{key.text.removeprefix('Open ')}: {key.about}" if key.about else key.text
 
 
-def _row(key: str, text: str, style: str, width: int) -> _Line:
+def _key_line(key: str, text: str, style: str, width: int) -> _Line:
     return ((key, style), (" " * max(width - len(key), 1), ""), (text, ""))
 
 
-def _stacked(blocks: Sequence[Sequence[_Line]]) -> list[_Line]:
+def _stack_blocks(blocks: Sequence[Sequence[_Line]]) -> list[_Line]:
     """Blocks below each other, an empty line between them."""
     return [line for number, block in enumerate(blocks) for line in (*(((),) if number else ()), *block)]
 
 
-def _beside(first: _Line, second: _Line, width: int) -> _Line:
+def _join_lines(first: _Line, second: _Line, width: int) -> _Line:
     used = sum(len(text) for text, _ in first)
     return (*first, (fit("", width - used, ""), ""), *second)

@@ -54,7 +54,7 @@ class LiveScreen(PanesScreen):
         self._glyphs = glyphs
         self._state: State | None = None
         self._sample = LoadSample()
-        self._problem = ""
+        self._nvml_problem = ""
         self._host: dict[str, Any] = {}
         self._ports: list[dict[str, Any]] = []
         self._log: deque[str] = deque(maxlen=LOG_LINES)
@@ -77,7 +77,7 @@ class LiveScreen(PanesScreen):
 
     def on_resize(self) -> None:
         """Columns depend on the width."""
-        self.call_after_refresh(self._draw)
+        self.call_after_refresh(self._draw_loads)
 
     def show(self, state: State | None) -> None:
         """Show a new state: it knows who is which rank."""
@@ -86,7 +86,7 @@ class LiveScreen(PanesScreen):
             facts = state.report["facts"] or {}
             self._sample = LoadSample(loads=tuple(load.recorded(facts)), lost=hardware.lost_gpus(facts))
             self.query_one(Hints).show(self.HINTS[1:] if self._sample.loads else self.EMPTY)
-        self._draw()
+        self._draw_loads()
 
     def on_listing_moved(self, event: Listing.Moved) -> None:
         """Show the GPU under the cursor."""
@@ -96,7 +96,7 @@ class LiveScreen(PanesScreen):
     def action_pause(self) -> None:
         """Hold the picture; readings go on."""
         self._paused = not self._paused
-        self._draw(now=True)
+        self._draw_loads(now=True)
 
     @work(group="gpus")
     async def _follow_gpus(self) -> None:
@@ -107,24 +107,24 @@ class LiveScreen(PanesScreen):
             sample = sample_of(line, before)
             if sample is None:
                 continue
-            self._problem = _problem(sample)
+            self._nvml_problem = _nvml_problem(sample)
             if sample.time_seconds is not None:
                 before = self._sample = sample
                 self._history.add(sample.loads)
-            self._draw()
-        self._problem = self._problem or "NVML says no more: its child has ended"
-        self._draw()
+            self._draw_loads()
+        self._nvml_problem = self._nvml_problem or "NVML says no more: its child has ended"
+        self._draw_loads()
 
     @work(group="host")
     async def _follow_host(self) -> None:
-        async for said in self._sayings():
-            self._host = said
-            self._draw()
+        async for reading in self._host_lines():
+            self._host = reading
+            self._draw_loads()
 
     @work(group="ports")
     async def _follow_ports(self) -> None:
-        async for said in self._sayings("--infiniband"):
-            ports = said.get("ports")
+        async for reading in self._host_lines("--infiniband"):
+            ports = reading.get("ports")
             self._ports = (
                 [port for port in ports if isinstance(port, dict)] if isinstance(ports, list) else []
             )
@@ -135,37 +135,42 @@ class LiveScreen(PanesScreen):
             self._log.append(line)
             self._draw_page()
 
-    async def _sayings(self, *words: str) -> Any:
+    async def _host_lines(self, *words: str) -> Any:
         root = self._engine.about.root
         argv = child("host/host_watch", str(INTERVAL), "--root", root, *words)
         async for line in child_process.follow(Command(argv)):
             try:
-                said = loaded(line)
+                reading = loaded(line)
             except ValueError:
                 continue
-            if isinstance(said, dict):
-                yield said
+            if isinstance(reading, dict):
+                yield reading
 
-    def _draw(self, now: bool = False) -> None:
+    def _draw_loads(self, now: bool = False) -> None:
         if not self.is_mounted or (self._paused and not now):
             return
         loads, late = self._sample.loads, load.stragglers(self._sample.loads)
         width = self.size.width - 1
         words = ("PAUSED   " if self._paused else "") + load.waiting_words(loads)
         ranks = _ranks(self._state)
-        title = [("live", LABEL), (f"   {words}", "bold red") if words else (f"   {self._what()}", QUIET)]
+        title = [
+            ("live", LABEL),
+            (f"   {words}", "bold red") if words else (f"   {self._source_words()}", QUIET),
+        ]
         shown = load.layout(loads, width, self._history)
         self.query_one("#head", Lines).show([tuple(title), load.heads(shown) if loads else ()])
-        lost = self._lost()
+        lost_gpus = self._lost_gpus()
         rows = {
-            one.gpu.index: load.row(one, one.gpu.index in late, self._history, shown, self._glyphs, ranks)
-            for one in loads
-        } | {index: hardware.lost_row(one) for index, one in lost.items()}
+            gpu.gpu.index: load.row(gpu, gpu.gpu.index in late, self._history, shown, self._glyphs, ranks)
+            for gpu in loads
+        } | {index: hardware.lost_row(gpu) for index, gpu in lost_gpus.items()}
         self.panes.listing.show([rows[index] for index in sorted(rows)])
-        self.post_message(Mark("live", Status.FAIL.word if late or lost else ""))
+        self.post_message(Mark("live", Status.FAIL.word if late or lost_gpus else ""))
         if not self._by_hand:
-            odd = lost or late or [one.gpu.index for one in loads if any(self._found(one.gpu.index))]
-            self.panes.listing.select(str(min(odd, default=0)), by_hand=False)
+            suspects = (
+                lost_gpus or late or [gpu.gpu.index for gpu in loads if any(self._findings(gpu.gpu.index))]
+            )
+            self.panes.listing.select(str(min(suspects, default=0)), by_hand=False)
         self._draw_page()
 
     def _draw_page(self) -> None:
@@ -173,17 +178,17 @@ class LiveScreen(PanesScreen):
         self.panes.page.show(f"gpu {key}", list(self._paras(key)))
 
     def _paras(self, key: str | None) -> Iterator[Para]:
-        if self._problem:
-            yield Para(inert(self._problem), f"{'nvml':<9} ", lead_style=RUN)
-        ranks, lost = _ranks(self._state), self._lost()
-        for index, gone in lost.items():
+        if self._nvml_problem:
+            yield Para(inert(self._nvml_problem), f"{'nvml':<9} ", lead_style=RUN)
+        ranks, lost_gpus = _ranks(self._state), self._lost_gpus()
+        for index, lost_gpu in lost_gpus.items():
             if str(index) == key:
-                yield Para(hardware.lost_reason(gone), f"GPU{index}  ")
-                yield from self._found(index)
-        for one in self._sample.loads:
-            if str(one.gpu.index) == key and one.gpu.index not in lost:
-                yield from load.about(one, ranks)
-                yield from self._found(one.gpu.index)
+                yield Para(hardware.lost_reason(lost_gpu), f"GPU{index}  ")
+                yield from self._findings(index)
+        for gpu in self._sample.loads:
+            if str(gpu.gpu.index) == key and gpu.gpu.index not in lost_gpus:
+                yield from load.about(gpu, ranks)
+                yield from self._findings(gpu.gpu.index)
         yield from host_load.host_lines(self._host, self._ports)
         if self.recorded and not self._sample.loads:
             yield from empty_state.page("live")
@@ -194,12 +199,12 @@ class LiveScreen(PanesScreen):
         for number, line in enumerate(reversed(self._log)):
             yield Para(inert(line)[:2000], f"{'kernel' if number == 0 else '':<9} ", verbatim=True)
 
-    def _lost(self) -> dict[int, LostGpu]:
+    def _lost_gpus(self) -> dict[int, LostGpu]:
         """The GPUs of which nothing is read, by number."""
-        lost = (*self._sample.lost, *load.newly_lost(self._sample.loads))
-        return {one.index: one for one in lost if one.index is not None}
+        lost_gpus = (*self._sample.lost, *load.newly_lost(self._sample.loads))
+        return {gpu.index: gpu for gpu in lost_gpus if gpu.index is not None}
 
-    def _found(self, index: int) -> Iterator[Para]:
+    def _findings(self, index: int) -> Iterator[Para]:
         """What checks found about a GPU."""
         for result in problems_first(self._state.report["results"]) if self._state else ():
             for finding in result["findings"]:
@@ -208,7 +213,7 @@ class LiveScreen(PanesScreen):
                     text = f"{result['check']}  {sentence(finding)}"
                     yield Para(text, f"{status.word:<9} ", lead_style=STYLE[status])
 
-    def _what(self) -> str:
+    def _source_words(self) -> str:
         if self.recorded:
             return "a recorded node: " + (
                 "one reading" if self._sample.loads else "no reading of a GPU in it"
@@ -217,10 +222,10 @@ class LiveScreen(PanesScreen):
             return f"every {INTERVAL:.0f} s"
         if self._state is not None and self._state.report["node"].get("gpus_on_bus") == 0:
             return "no NVIDIA GPU in this machine; host and kernel log below"
-        return "no GPU can be read here" if self._problem else "waiting for the first reading"
+        return "no GPU can be read here" if self._nvml_problem else "waiting for the first reading"
 
 
-def _problem(sample: LoadSample) -> str:
+def _nvml_problem(sample: LoadSample) -> str:
     if sample.init_error:
         return f"{sample.init_error.name}: {sample.init_error.text}"
     return f"the driver does not answer {sample.waiting}" if sample.waiting else ""
@@ -229,11 +234,11 @@ def _problem(sample: LoadSample) -> str:
 def _ranks(state: State | None) -> dict[int, str]:
     """Who is which rank, by pid."""
     facts = state.report["facts"] if state else {}
-    found = facts.get("processes")
-    rows = found.get("processes") if isinstance(found, dict) else None
-    said: dict[int, str] = {}
+    fact = facts.get("processes")
+    rows = fact.get("processes") if isinstance(fact, dict) else None
+    names: dict[int, str] = {}
     for process in rows or ():
         if isinstance(process, dict) and process.get("role"):
             who = process["role"] if process.get("rank") is None else f"rank {process['rank']}"
-            said[process["pid"]] = f"{who} {process.get('script') or ''}".strip()
-    return said
+            names[process["pid"]] = f"{who} {process.get('script') or ''}".strip()
+    return names

@@ -71,13 +71,13 @@ class ProbesScreen(PanesScreen):
         """How many answered; where one is read on the whole screen, which."""
         read = inert(self.panes.listing.key or "") if self.panes.zoomed == "page" else ""
         self.query_one(Lines).show(
-            [(("probes", LABEL), *((f"   {read}", LABEL),) * bool(read), *_title(state))]
+            [(("probes", LABEL), *((f"   {read}", LABEL),) * bool(read), *_title_parts(state))]
         )
 
     def select(self, evidence: Sequence[Evidence]) -> None:
         """Read what the probe of some evidence printed, at the line of the evidence; escape goes back."""
         probe = evidence[0]["probe"]
-        self._evidence = tuple(one for one in evidence if one["probe"] == probe)
+        self._evidence = tuple(entry for entry in evidence if entry["probe"] == probe)
         self.panes.listing.select(probe)
         self.on_listing_moved()
         self.panes.zoom("page")
@@ -100,10 +100,10 @@ class ProbesScreen(PanesScreen):
             self.on_listing_moved()
             self.app.switch_mode("checks")
 
-    def _output(self, seen: Observation) -> Output:
+    def _probe_output(self, observation: Observation) -> Output:
         """What a probe printed, as lines; kept while it is on the screen."""
-        if self._read is None or self._read[0] is not seen:
-            self._read = seen, output(seen)
+        if self._read is None or self._read[0] is not observation:
+            self._read = observation, output(observation)
         return self._read[1]
 
     def on_listing_moved(self) -> None:
@@ -114,18 +114,18 @@ class ProbesScreen(PanesScreen):
         elif name in state.asking:
             self.panes.page.show(name, [Para(f"{name} has been running for {state.asking[name]:.0f} s")])
         else:
-            seen = next(seen for seen in state.report["probes"] if seen["name"] == name)
+            probe = next(probe for probe in state.report["probes"] if probe["name"] == name)
             about = self._engine.about.probes.get(name, "")
-            answer = self._output(state.answers[name]) if name in state.answers else Output((), {})
-            marked = answer.lines_of([one for one in self._evidence if one["probe"] == name])
-            self.panes.page.show(name, list(_told(seen, about, answer, marked)))
+            answer = self._probe_output(state.answers[name]) if name in state.answers else Output((), {})
+            marked = answer.lines_of([entry for entry in self._evidence if entry["probe"] == name])
+            self.panes.page.show(name, list(_told(probe, about, answer, marked)))
 
 
-def _title(state: State) -> Iterator[tuple[str, str]]:
-    seen = state.report["probes"]
-    yield f"   {len(seen)} run", ""
+def _title_parts(state: State) -> Iterator[tuple[str, str]]:
+    probes = state.report["probes"]
+    yield f"   {len(probes)} run", ""
     for outcome in _ORDER[:-1]:
-        count = sum(one["outcome"] == outcome.value for one in seen)
+        count = sum(probe["outcome"] == outcome.value for probe in probes)
         if count:
             yield f"  {count} {outcome.value}", STYLE[outcome]
     if state.asking:
@@ -135,37 +135,37 @@ def _title(state: State) -> Iterator[tuple[str, str]]:
 def _rows(state: State) -> Iterator[Row]:
     for name, seconds in sorted(state.asking.items()):
         yield Row(name, "running", RUN, name, "", f"{seconds:.0f} s")
-    for seen in sorted(state.report["probes"], key=_urgency):
-        name, outcome, note = seen["name"], Outcome(seen["outcome"]), seen["note"] or ""
+    for probe in sorted(state.report["probes"], key=_sort_key):
+        name, outcome, note = probe["name"], Outcome(probe["outcome"]), probe["note"] or ""
         if name not in state.asking:
-            text = inert(shlex.join(seen["argv"]) if outcome is Outcome.OK else note.partition("\n")[0])
+            text = inert(shlex.join(probe["argv"]) if outcome is Outcome.OK else note.partition("\n")[0])
             if not text and name in state.answers:  # a saved report does not hold what was printed
                 printed = state.answers[name].text
                 text = f"{printed.count(chr(10))} lines" if printed else ""
-            rc = f"rc {seen['rc']}  " if seen["rc"] else ""
-            end = f"{seen['seconds']:.1f} s" if seen["seconds"] else ""
+            rc = f"rc {probe['rc']}  " if probe["rc"] else ""
+            end = f"{probe['seconds']:.1f} s" if probe["seconds"] else ""
             yield Row(name, outcome.value, STYLE[outcome], name, rc + text, end)
 
 
-def _urgency(seen: Probe) -> tuple[int, str]:
-    outcome = Outcome(seen["outcome"])
+def _sort_key(probe: Probe) -> tuple[int, str]:
+    outcome = Outcome(probe["outcome"])
     place = _ORDER.index(outcome) if outcome in _ORDER else len(_ORDER)
-    return place, seen["name"]
+    return place, probe["name"]
 
 
-def _told(seen: Probe, about: str, answer: Output, marked: Sequence[int]) -> Iterator[Para]:
-    yield Para(probe_line(seen), f"{seen['name']}  ", STYLE[Outcome(seen["outcome"])])
+def _told(probe: Probe, about: str, answer: Output, marked: Sequence[int]) -> Iterator[Para]:
+    yield Para(probe_line(probe), f"{probe['name']}  ", STYLE[Outcome(probe["outcome"])])
     if about:
         yield Para(about)
-    if seen["argv"]:
-        yield Para(inert(shlex.join(seen["argv"])), "$ ", "bold cyan", "cyan", verbatim=True)
-    for line in inert_lines(seen["note"] or ""):
+    if probe["argv"]:
+        yield Para(inert(shlex.join(probe["argv"])), "$ ", "bold cyan", "cyan", verbatim=True)
+    for line in inert_lines(probe["note"] or ""):
         yield Para(line, "note  ")
     yield Para()
     lines = answer.lines
     if answer.document is not None:
         yield Para(f"{len(lines)} values of its JSON output, one a line", style=QUIET)
-    if seen["truncated"]:
+    if probe["truncated"]:
         yield Para("the beginning was not kept", style=QUIET)
     first = max(0, (marked[0] if marked else 0) - MOST_LINES // 2) if len(lines) > MOST_LINES else 0
     if first:

@@ -1,4 +1,4 @@
-"""The steps of a fix, numbered, to copy one at a time; what ends the work of others stands apart."""
+"""The steps of a fix, numbered, to copy one at a time; what ends the work of others comes last."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class StepsScreen(Screen[None]):
         yield Page(self._glyphs)
         last = [key for key, step in self._keys.items() if step["role"] == "last-resort"]
         safe = [key for key in self._keys if key not in last]
-        named = ((safe, "Copy that step"), (last, "Last resort"))
-        yield Hints([(_span(keys), word) for keys, word in named if keys], _BACK)
+        groups = ((safe, "Copy that step"), (last, "Last resort"))
+        yield Hints([(_key_span(keys), word) for keys, word in groups if keys], _BACK)
 
     def on_mount(self) -> None:
         """Fill the page."""
         title = (("copy one step", LABEL), (f"   {inert(self._title)}", ""))
         self.query_one(Lines).show([title])
         page = self.query_one(Page)
-        paras = [para for key, step in self._keys.items() for para in _paras(key, step)]
+        paras = [para for key, step in self._keys.items() for para in _step_paras(key, step)]
         page.show("steps", [*paras, *((Para(), *self._behind) if self._behind else ())])
         page.focus()
 
@@ -71,11 +71,11 @@ class StepsScreen(Screen[None]):
 _BACK = (("esc", "Back"),)
 
 
-def _span(keys: Sequence[str]) -> str:
+def _key_span(keys: Sequence[str]) -> str:
     return f"{keys[0]}-{keys[-1]}" if len(keys) > 1 else keys[0]
 
 
-def _paras(key: str, step: Step) -> list[Para]:
+def _step_paras(key: str, step: Step) -> list[Para]:
     last = step["role"] == "last-resort"
     above = [Para()] if last else []
     return [

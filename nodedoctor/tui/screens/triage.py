@@ -74,31 +74,31 @@ class TriageScreen(PanesScreen):
         """Show a `nodedoctor.triage/1` document; `again` are the words that made it, to read once more."""
         self._document, self._again = document, tuple(again)
         self._around, self._read_at = {}, ""
-        self._draw()
+        self._draw_items()
         self.panes.listing.action_move_to(0)
         if self._again and document.get("outcome") not in DECIDED:
             self._read_at = f"   read again every {EVERY_S} s"
-            self._draw()
-            self._follow()
+            self._draw_items()
+            self._follow_job()
 
     def on_resize(self) -> None:
         """The timeline is as wide as the page."""
-        self.call_after_refresh(self._draw)
+        self.call_after_refresh(self._draw_items)
 
-    def _draw(self) -> None:
+    def _draw_items(self) -> None:
         if self._document is None:
             return
         page = job_page(self._document)
-        made = diagnosis.items(self._document, page, self.size.width - 1, self._glyphs)
-        self._items = {item.row.key: item for item in made}
+        items = diagnosis.items(self._document, page, self.size.width - 1, self._glyphs)
+        self._items = {item.row.key: item for item in items}
         first, second = diagnosis.head(self._document, page)
         self.query_one("#head", Lines).show([(*first, (self._read_at, QUIET)), second])
         self.post_message(Mark("triage", page.status.word))
-        self.query_one(Hints).show(self._hints())
-        self.panes.listing.show([item.row for item in made])
+        self.query_one(Hints).show(self._key_hints())
+        self.panes.listing.show([item.row for item in items])
         self.on_listing_moved()
 
-    def _hints(self) -> list[tuple[str, str]]:
+    def _key_hints(self) -> list[tuple[str, str]]:
         """The keys that do something here."""
         steps = any(item.steps for item in self._items.values())
         useless = {*(() if steps else ("c",)), *(() if self._again else ("r",))}
@@ -107,16 +107,16 @@ class TriageScreen(PanesScreen):
     def action_reread(self) -> None:
         """Read the same logs once more."""
         if self._again:
-            self._reread()
+            self._reread_job()
         else:
             self.notify("o opens logs; only what was read from files can be read again", markup=False)
 
     @work(group="reread", exclusive=True)
-    async def _reread(self) -> None:
+    async def _reread_job(self) -> None:
         await self._read_again()
 
     @work(group="reread", exclusive=True)
-    async def _follow(self) -> None:
+    async def _follow_job(self) -> None:
         """While nothing has failed the job may still run: read again and again what it writes."""
         while self._document is not None and self._document.get("outcome") not in DECIDED:
             await asyncio.sleep(EVERY_S)
@@ -131,7 +131,7 @@ class TriageScreen(PanesScreen):
             often = "" if self._document.get("outcome") in DECIDED else f", again every {EVERY_S} s"
             self._read_at = f"   read {datetime.now():%H:%M:%S}{often}"
         self._around = {}
-        self._draw()
+        self._draw_items()
 
     def on_listing_moved(self) -> None:
         """Show everything about what the cursor is on."""
@@ -162,10 +162,10 @@ class TriageScreen(PanesScreen):
         """The log around a line, read by a child: logs lie on file systems that hang."""
         self._around[key] = ()
         lines = await reading.lines(source, max(line - AROUND, 1), line + AROUND)
-        paras = [Para(), *(_numbered(number, text, number == line) for number, text in lines)]
+        paras = [Para(), *(_numbered_para(number, text, number == line) for number, text in lines)]
         self._around[key] = tuple(paras) if lines else ()
         self.on_listing_moved()
 
 
-def _numbered(number: int, text: str, here: bool) -> Para:
+def _numbered_para(number: int, text: str, here: bool) -> Para:
     return Para(text, f"{number:>7} ", "" if here else QUIET, LABEL if here else QUIET, verbatim=True)

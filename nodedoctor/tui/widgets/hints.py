@@ -30,19 +30,19 @@ class Hints(Widget):
     def render_line(self, y: int) -> Strip:
         """The pairs that fit."""
         width = self.size.width
-        fixed = _parts(self._always)
+        fixed = _hint_parts(self._always)
         parts: list[Part] = []
         for pair in self._pairs:
-            more = _parts((pair,))
-            if _length(parts) + _length(more) + _length(fixed) - 2 > width:
+            more = _hint_parts((pair,))
+            if _parts_width(parts) + _parts_width(more) + _parts_width(fixed) - 2 > width:
                 break
             parts += more
         return strip([*parts, *fixed], width, self.rich_style)
 
 
-def _parts(pairs: Sequence[tuple[str, str]]) -> list[Part]:
+def _hint_parts(pairs: Sequence[tuple[str, str]]) -> list[Part]:
     return [part for key, word in pairs for part in ((key, "bold"), (f" {word}  ", ""))]
 
 
-def _length(parts: Sequence[Part]) -> int:
+def _parts_width(parts: Sequence[Part]) -> int:
     return sum(len(text) for text, _ in parts)

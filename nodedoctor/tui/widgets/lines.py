@@ -25,16 +25,16 @@ def strip(parts: Iterable[Part], width: int, base: Style) -> Strip:
             start = len(text) - len(text.lstrip())
             segments += [
                 Segment(text[:start], base),
-                Segment(word, base + _style(style)),
+                Segment(word, base + _parse_style(style)),
                 Segment(text[start + len(word) :], base),
             ]
         elif text:
-            segments.append(Segment(text, base + _style(style)))
+            segments.append(Segment(text, base + _parse_style(style)))
     return Strip([segment for segment in segments if segment.text]).adjust_cell_length(width, base)
 
 
 @cache
-def _style(style: str) -> Style:
+def _parse_style(style: str) -> Style:
     """A style; on a light background blue is what cyan is on a dark one."""
     return Style.parse(style.replace("cyan", "blue") if is_light(os.environ) else style)
 
@@ -49,12 +49,12 @@ def scrolled(parts: Iterable[Part], view: ScrollView, y: int, glyphs: Glyphs) ->
     mark = (
         glyphs.above if not y and top else glyphs.below if y == height - 1 and top + height < total else " "
     )
-    base = view.rich_style  # put together anew at each look, from all that the view stands in
+    base = view.rich_style  # computed again at each access, from all parents of the view
     line = strip(parts, width - 1, base)
     if view.text_selection is not None and (span := view.text_selection.get_span(y + top)) is not None:
         start, end = span[0], width - 1 if span[1] < 0 else min(span[1], width - 1)
-        before, selected, after = line.divide([start, max(start, end), width - 1])
-        line = Strip.join([before, selected.apply_style(Style(reverse=True)), after])
+        before, selected, rest = line.divide([start, max(start, end), width - 1])
+        line = Strip.join([before, selected.apply_style(Style(reverse=True)), rest])
     line = line.apply_offsets(0, y + top)
     return Strip.join([line, strip([(mark, LABEL)], 1, base)])
 
@@ -84,10 +84,10 @@ class Lines(Widget):
 
 def _fit_width(parts: Iterable[Part], width: int) -> Iterator[Part]:
     """As much as fits, with a mark at the end of it."""
-    left = width - 3
+    room = width - 3
     for text, style in parts:
-        if cell_len(text) > left:
-            yield set_cell_size(text, left) + "...", style
+        if cell_len(text) > room:
+            yield set_cell_size(text, room) + "...", style
             return
         yield text, style
-        left -= cell_len(text)
+        room -= cell_len(text)

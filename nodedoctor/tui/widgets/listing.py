@@ -61,7 +61,7 @@ class Listing(ScrollView, can_focus=True):
         self._all: tuple[Row, ...] = ()
         self._needle = ""
         self._index = 0
-        self._widths = (4, 8, 0)
+        self._column_widths = (4, 8, 0)
         self._owner = 0
 
     @property
@@ -89,10 +89,10 @@ class Listing(ScrollView, can_focus=True):
         self._all = tuple(rows)
         self._rows = tuple(row for row in rows if self._has_needle(row)) if self._needle else self._all
         self._index = self._place_of(key, before[:at])
-        widths, owner = _widths(self._rows), max((len(row.owner) for row in self._rows), default=0)
+        widths, owner = _column_widths(self._rows), max((len(row.owner) for row in self._rows), default=0)
         self.virtual_size = Size(1, len(self._rows))
-        if (widths, owner) != (self._widths, self._owner) or len(before) != len(self._rows):
-            self._widths, self._owner = widths, owner
+        if (widths, owner) != (self._column_widths, self._owner) or len(before) != len(self._rows):
+            self._column_widths, self._owner = widths, owner
             self.refresh()
         else:
             self._refresh_changed(before, at)
@@ -106,20 +106,20 @@ class Listing(ScrollView, can_focus=True):
         """Put the cursor on a row, if it is there."""
         for index, row in enumerate(self._rows):
             if row.key == key:
-                self._go(index, by_hand)
+                self._move_to(index, by_hand)
                 return
 
     def action_move(self, by: int) -> None:
         """Move the cursor by some rows."""
-        self._go(self._index + by)
+        self._move_to(self._index + by)
 
     def action_move_to(self, index: int) -> None:
         """Move the cursor to the first (0) or last (-1) row."""
-        self._go(index if index >= 0 else len(self._rows) + index)
+        self._move_to(index if index >= 0 else len(self._rows) + index)
 
     def action_page(self, by: int) -> None:
         """Move the cursor by whole pages."""
-        self._go(self._index + by * max(self.size.height - 1, 1))
+        self._move_to(self._index + by * max(self.size.height - 1, 1))
 
     def action_choose(self) -> None:
         """Tell the screen that the row was chosen."""
@@ -132,34 +132,34 @@ class Listing(ScrollView, can_focus=True):
 
     async def action_find(self) -> None:
         """Type words; only rows that have all of them are listed. A screen may have a filter of its own."""
-        await ask(self.screen, Prompt("filter", self._needle, self._found, self._narrow))
+        await ask(self.screen, Prompt("filter", self._needle, self._on_answer, self._narrow_rows))
 
     def action_unfind(self) -> None:
         """List every row again; without a filter, escape is for others."""
         if not self._needle:
             raise SkipAction
-        self._narrow("")
+        self._narrow_rows("")
 
-    def _found(self, answer: str | None) -> None:
+    def _on_answer(self, answer: str | None) -> None:
         if answer is None:
-            self._narrow("")
+            self._narrow_rows("")
         self.focus()
 
-    def _narrow(self, text: str) -> None:
+    def _narrow_rows(self, text: str) -> None:
         key = self.key
         self._needle = text.lower()
         self.show(self._all)
         if all(row.key != key for row in self._rows):  # what it was on does not fit: to the best that does
-            self._go(0, by_hand=False)
+            self._move_to(0, by_hand=False)
 
     def _has_needle(self, row: Row) -> bool:
         parts = "".join(text for text, _ in row.parts)
-        said = f"{row.word} {row.name} {row.text} {parts}".lower()
-        return all(word in said for word in self._needle.split())
+        content = f"{row.word} {row.name} {row.text} {parts}".lower()
+        return all(word in content for word in self._needle.split())
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
         """The rows, or the part of one, that were selected with the mouse."""
-        lines = ("".join(text for text, _ in self._parts(index)) for index in range(len(self._rows)))
+        lines = ("".join(text for text, _ in self._row_parts(index)) for index in range(len(self._rows)))
         return selection.extract("\n".join(line.rstrip() for line in lines)), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
@@ -168,7 +168,7 @@ class Listing(ScrollView, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor on the row under the pointer."""
-        self._go(event.y + self.scroll_offset.y)
+        self._move_to(event.y + self.scroll_offset.y)
 
     def on_resize(self) -> None:
         """The cursor may have fallen out of view."""
@@ -182,10 +182,10 @@ class Listing(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """One row, or an empty line below the last."""
         index = y + self.scroll_offset.y
-        return scrolled(self._parts(index) if index < len(self._rows) else (), self, y, self._glyphs)
+        return scrolled(self._row_parts(index) if index < len(self._rows) else (), self, y, self._glyphs)
 
-    def _parts(self, index: int) -> tuple[Part, ...]:
-        row, (word, name, end) = self._rows[index], self._widths
+    def _row_parts(self, index: int) -> tuple[Part, ...]:
+        row, (word, name, end) = self._rows[index], self._column_widths
         name = min(name, max(self.room * 2 // 5, 10))
         here = index == self._index
         body = f"{row.body} bold" if here else row.body
@@ -218,9 +218,9 @@ class Listing(ScrollView, can_focus=True):
     def _room_of(self, row: Row) -> int:
         """Cells for the text of a row that has no name."""
         owner = self._owner + 2 if self._owner else 0
-        return self.room - self._widths[0] - owner - 4 - (len(row.end) + 1 if row.end else 0)
+        return self.room - self._column_widths[0] - owner - 4 - (len(row.end) + 1 if row.end else 0)
 
-    def _go(self, index: int, by_hand: bool = True) -> None:
+    def _move_to(self, index: int, by_hand: bool = True) -> None:
         if not self._rows:
             return
         before, self._index = self._index, max(0, min(index, len(self._rows) - 1))
@@ -238,7 +238,7 @@ class Listing(ScrollView, can_focus=True):
             self.scroll_to(y=self._index - height + 1, animate=False, immediate=True)
 
     def _place_of(self, key: str | None, above: Sequence[Row]) -> int:
-        """Where a row is now; when it is gone, the place below what stood above it."""
+        """Where a row is now; when it is gone, the place below the row that was above it."""
         places = {row.key: index for index, row in enumerate(self._rows)}
         if key in places:
             return places[key]
@@ -257,11 +257,11 @@ class Listing(ScrollView, can_focus=True):
         if replace(old, end=new.end) != new:
             self.refresh_line(index)
             return
-        left = self.room - self._widths[2]
-        self.refresh(Region(left, index - self.scroll_offset.y, self._widths[2], 1))
+        x = self.room - self._column_widths[2]
+        self.refresh(Region(x, index - self.scroll_offset.y, self._column_widths[2], 1))
 
 
-def _widths(rows: Sequence[Row]) -> tuple[int, int, int]:
+def _column_widths(rows: Sequence[Row]) -> tuple[int, int, int]:
     """Cells that the words, the names and the figures at the end would like to have."""
     word = max((cell_len(row.word) for row in rows), default=4)
     name = max((cell_len(row.name) for row in rows), default=8)

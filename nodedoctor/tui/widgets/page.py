@@ -55,7 +55,7 @@ class Page(ScrollView, can_focus=True):
             self.scroll_to(y=0, animate=False, immediate=True)
         if tuple(paras) != self._paras:
             self._paras = tuple(paras)
-            self._wrap()
+            self._wrap_paras()
 
     def reveal(self, by: int = 0) -> None:
         """Scroll to the first place that the reader came for, or to another one, in a circle."""
@@ -70,8 +70,8 @@ class Page(ScrollView, can_focus=True):
         at = [index for index, line in enumerate(lines) if text.lower() in line]
         if not at:
             return False
-        after = [index for index in at if index > self.scroll_offset.y]
-        self.scroll_to(y=(after or at)[0], animate=False, immediate=True)
+        below = [index for index in at if index > self.scroll_offset.y]
+        self.scroll_to(y=(below or at)[0], animate=False, immediate=True)
         return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -80,9 +80,9 @@ class Page(ScrollView, can_focus=True):
 
     async def action_find(self) -> None:
         """Type a text; enter goes to its next place."""
-        await ask(self.screen, Prompt("find", "", self._found))
+        await ask(self.screen, Prompt("find", "", self._on_answer))
 
-    def _found(self, answer: str | None) -> None:
+    def _on_answer(self, answer: str | None) -> None:
         self.focus()
         if answer and not self.find(answer):
             self.notify(f"not in this text: {answer}", markup=False)
@@ -100,7 +100,7 @@ class Page(ScrollView, can_focus=True):
         """Lines depend on the width, and what is in view on the height."""
         self.post_message(self.Resized())
         if self.size.width - 1 != self._width:
-            self._wrap()
+            self._wrap_paras()
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -109,7 +109,7 @@ class Page(ScrollView, can_focus=True):
         parts = self._wrapped[index] if index < len(self._wrapped) else ()
         return scrolled(parts, self, y, self._glyphs)
 
-    def _wrap(self) -> None:
+    def _wrap_paras(self) -> None:
         self._width = self.size.width - 1
         if self._width > 0:
             before, self._wrapped, self._places = self._wrapped, [], {}

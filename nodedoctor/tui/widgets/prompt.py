@@ -49,7 +49,7 @@ class Prompt(Horizontal):
         yield Input(self._value, compact=True, select_on_focus=False)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Pass on every letter to whoever wants it."""
+        """Pass every letter on, where the prompt has a callback for it."""
         event.stop()
         if self._changed and not self._finished:
             self._changed(event.value)
@@ -60,13 +60,13 @@ class Prompt(Horizontal):
         field.call_later(typed.set)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(typed.wait(), TYPED_S)
-        self._finish(field.value)
+        self._finish_prompt(field.value)
 
     def action_cancel(self) -> None:
         """Escape leaves things as they were."""
-        self._finish(None)
+        self._finish_prompt(None)
 
-    def _finish(self, answer: str | None) -> None:
+    def _finish_prompt(self, answer: str | None) -> None:
         if self._finished:
             return
         self._finished = True

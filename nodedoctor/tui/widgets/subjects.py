@@ -55,7 +55,7 @@ class Subjects(ScrollView, can_focus=True):
     def show(self, panels: Sequence[Panel], room: Size, *, boxes: bool, ample: bool) -> None:
         """Replace the panels, for so many cells and lines; without `boxes` as a line of counts."""
         self._panels, self._room, self._boxes, self._ample = tuple(panels), room, boxes, ample
-        self._draw()
+        self._draw_panels()
 
     @property
     def needed(self) -> int:
@@ -64,7 +64,7 @@ class Subjects(ScrollView, can_focus=True):
 
     def action_move(self, right: int, down: int) -> None:
         """Select the next panel in a direction; beyond the last one, go to the list."""
-        here = self._here()
+        here = self._selected_place()
         if here is None:
             return
         if down:
@@ -72,18 +72,18 @@ class Subjects(ScrollView, can_focus=True):
                 {place.y for place in self._places if (place.y - here.y) * down > 0}, reverse=down < 0
             )
             near = [place for place in self._places if rows and place.y == rows[0]]
-            target = min(near, key=lambda place: _distance(place, here), default=None)
+            target = min(near, key=lambda place: _place_distance(place, here), default=None)
         else:
             at = self._places.index(here) + right
             target = self._places[at] if 0 <= at < len(self._places) else None
         if target is not None:
-            self._select(target.panel.name)
+            self._select_subject(target.panel.name)
         elif right > 0 or down > 0:
             self.post_message(self.Chosen())
 
     def action_leave(self) -> None:
         """Select none."""
-        self._select("")
+        self._select_subject("")
         self.post_message(self.Chosen())
 
     def action_choose(self) -> None:
@@ -93,24 +93,24 @@ class Subjects(ScrollView, can_focus=True):
     def clear(self) -> None:
         """Select none, without a word."""
         self.selected = ""
-        self._draw()
+        self._draw_panels()
 
     def on_focus(self) -> None:
-        """Whoever comes here wants a subject: the first, which is one with a problem if there is any."""
+        """Select a subject on focus: the first, which is one with a problem if there is any."""
         if not self.selected and self._places:
-            self._select(self._places[0].panel.name)
+            self._select_subject(self._places[0].panel.name)
 
     def watch_has_focus(self, has_focus: bool) -> None:
         """The cursor looks different without focus."""
         super().watch_has_focus(has_focus)
-        self._draw()
+        self._draw_panels()
 
     def on_click(self, event: events.Click) -> None:
         """Select the panel under the pointer."""
         y = event.y + self.scroll_offset.y
         for place in self._places:
             if place.y <= y < place.y + place.height and place.x <= event.x < place.x + place.width:
-                self._select(place.panel.name)
+                self._select_subject(place.panel.name)
 
     def render_line(self, y: int) -> Strip:
         """One line of the panels."""
@@ -118,22 +118,22 @@ class Subjects(ScrollView, can_focus=True):
         parts = self._lines[index] if index < len(self._lines) else ()
         return strip(parts, self.size.width, self.rich_style)
 
-    def _here(self) -> Place | None:
+    def _selected_place(self) -> Place | None:
         places = [place for place in self._places if place.panel.name == self.selected]
         return next(iter(places or self._places), None)
 
-    def _select(self, name: str) -> None:
+    def _select_subject(self, name: str) -> None:
         if name != self.selected:
             self.selected = name
-            self._draw()
+            self._draw_panels()
             self.post_message(self.Selected(name))
-        here = self._here()
+        here = self._selected_place()
         if here is not None:
             top = int(self.scroll_offset.y)
             if here.y < top or here.y + here.height > top + self.size.height:
                 self.scroll_to(y=here.y, animate=False, immediate=True)
 
-    def _draw(self) -> None:
+    def _draw_panels(self) -> None:
         width, height = self._room
         if width < 1:
             return
@@ -146,6 +146,6 @@ class Subjects(ScrollView, can_focus=True):
                 self.refresh_line(index)
 
 
-def _distance(place: Place, here: Place) -> int:
+def _place_distance(place: Place, here: Place) -> int:
     """Half cells between the middles of two places."""
     return abs(2 * place.x + place.width - 2 * here.x - here.width)

@@ -46,27 +46,27 @@ class Tabs(Widget):
 
     def on_mount(self) -> None:
         """Follow what the screens are made from."""
-        self.watch(self.app, "state", self._follow)
-        self.watch(self.app, "badges", self._show)
+        self.watch(self.app, "state", self._follow_host)
+        self.watch(self.app, "badges", self._show_badges)
 
     def on_click(self, event: events.Click) -> None:
         """Open the screen under the pointer."""
-        left = 0
-        for mode, parts in self._tabs():
-            left += sum(cell_len(text) for text, _ in parts)
-            if event.x < left:
+        edge = 0
+        for mode, parts in self._tab_parts():
+            edge += sum(cell_len(text) for text, _ in parts)
+            if event.x < edge:
                 self.app.run_worker(self.app.run_action(f"open('{mode}')"))
                 return
 
     def render_line(self, y: int) -> Strip:
         """The tabs, and which node this is, at the right."""
-        parts = [part for _, tab in self._tabs() for part in tab]
-        left = self.size.width - sum(cell_len(text) for text, _ in parts)
-        if self._host and self._mode != "checks" and len(self._host) < left:
-            parts.append((f"{self._host:>{left}}", QUIET))
+        parts = [part for _, tab in self._tab_parts() for part in tab]
+        room = self.size.width - sum(cell_len(text) for text, _ in parts)
+        if self._host and self._mode != "checks" and len(self._host) < room:
+            parts.append((f"{self._host:>{room}}", QUIET))
         return strip(parts, self.size.width, self.rich_style)
 
-    def _tabs(self) -> Iterator[tuple[str, list[Part]]]:
+    def _tab_parts(self) -> Iterator[tuple[str, list[Part]]]:
         short = self.size.width < NARROW
         for mode, (key, name) in NAMES.items():
             here = mode == self._mode
@@ -75,14 +75,14 @@ class Tabs(Widget):
             parts = [(f"{key} ", "bold"), (name, "bold reverse" if here else "")]
             yield mode, [*parts, (mark, STYLE[status]), ("  ", "")]
 
-    def _follow(self, state: State | None) -> None:
+    def _follow_host(self, state: State | None) -> None:
         if state is not None:
             host = inert(str(state.report["node"].get("hostname") or ""))
             if host != self._host:
                 self._host = host
                 self.refresh()
 
-    def _show(self, badges: Mapping[str, Any]) -> None:
+    def _show_badges(self, badges: Mapping[str, Any]) -> None:
         if badges != self._badges:
             self._badges = dict(badges)
             self.refresh()
@@ -90,10 +90,10 @@ class Tabs(Widget):
 
 def badges_of(state: State) -> dict[str, Badge]:
     """What the node's report has to say on each screen."""
-    found: dict[str, Badge] = {}
+    badges: dict[str, Badge] = {}
     if state.report["causes"] and not state.running:
         worst = state.report["causes"][0]
-        found["checks"] = (f"({len(state.report['causes'])})", Status(worst["status"]))
+        badges["checks"] = (f"({len(state.report['causes'])})", Status(worst["status"]))
     links = [
         finding
         for result in state.report["results"]
@@ -102,9 +102,9 @@ def badges_of(state: State) -> dict[str, Badge]:
         if finding["status"] in ("fail", "warn")
     ]
     if off_bus(state.report["facts"]):
-        found["topology"] = ("!", Status.FAIL)
+        badges["topology"] = ("!", Status.FAIL)
     elif links:
-        found["topology"] = ("!", Status(max(links, key=severity)["status"]))
-    if count := sum(seen["outcome"] in _UNANSWERED for seen in state.report["probes"]):
-        found["probes"] = (f"({count})", Status.UNKNOWN)
-    return found
+        badges["topology"] = ("!", Status(max(links, key=severity)["status"]))
+    if count := sum(probe["outcome"] in _UNANSWERED for probe in state.report["probes"]):
+        badges["probes"] = (f"({count})", Status.UNKNOWN)
+    return badges

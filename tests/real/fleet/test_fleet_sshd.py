@@ -156,10 +156,10 @@ def test_a_shell_that_talks_before_and_a_banner_do_no_harm(host: Host):
 
 def test_a_cut_connection_leaves_nothing_running(host: Host):
     host.command("nodedoctor", f'#!/bin/sh\n{BIN}/nodedoctor "$@"\nsleep 1000\n')
-    script = node_side.line(node_side.script(FleetRequest(), held=True))
+    script = node_side.line(node_side.script(FleetRequest(), stays_open=True))
     ssh = subprocess.Popen(["ssh", "gpu-node-0", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert ssh.stdin and ssh.stdout
-    ssh.stdin.write(node_side.stdin(held=True))
+    ssh.stdin.write(node_side.stdin(stays_open=True))
     ssh.stdin.flush()
     assert ssh.stdout.readline()
     assert any("nodedoctor" in line for line in host.processes())

@@ -54,8 +54,8 @@ class LinkGrowth:
 class GpuGrowth:
     """What the counters of one GPU gained: pcie_replays, ecc_volatile_correctable, and those of its links.
 
-    `lasting_reasons` are the reasons for its clocks that stood in both reads, None where they were not told.
-    `busy_without_users`: in both reads it was at full load and no process used it; None where not told.
+    `lasting_reasons` are the reasons for its clocks that both reads have, None where either has none.
+    `busy_without_users`: in both reads it was at full load and no process used it; None where not known.
     """
 
     index: int
@@ -74,16 +74,16 @@ class ErrorGrowth:
     gpus: tuple[GpuGrowth, ...]
 
     @classmethod
-    def parse(cls, seen: Observation) -> ErrorGrowth | Unseen:
+    def parse(cls, observation: Observation) -> ErrorGrowth | Unseen:
         """Subtract the first sample from the last one; one sample alone tells nothing."""
-        if not seen.answered:
-            return Unseen.skip(_NO_COUNTERS) if seen.note == _NO_COUNTERS else Unseen.of(seen)
-        samples = [sample for line in seen.text.splitlines() if (sample := _sample(line))]
+        if not observation.answered:
+            return Unseen.skip(_NO_COUNTERS) if observation.note == _NO_COUNTERS else Unseen.of(observation)
+        samples = [sample for line in observation.text.splitlines() if (sample := _read_sample(line))]
         if len(samples) < 2 or samples[-1][0] <= samples[0][0]:
-            return Unseen.of(seen)
-        (began, before), (ended, after) = samples[0], samples[-1]
-        gpus = (_gpu(index, before[index], after[index]) for index in sorted(before) if index in after)
-        return cls(round(ended - began, 3), tuple(gpus))
+            return Unseen.of(observation)
+        (began, before), (finished, later) = samples[0], samples[-1]
+        gpus = (_gpu_growth(index, before[index], later[index]) for index in sorted(before) if index in later)
+        return cls(round(finished - began, 3), tuple(gpus))
 
     def gpu(self, index: int) -> GpuGrowth | None:
         """What the counters of one GPU gained."""
@@ -94,53 +94,53 @@ _Counts = dict[str, int]
 _Sample = tuple[float, dict[int, tuple[_Counts, dict[int, _Counts]]]]
 
 
-def _sample(line: str) -> _Sample | None:
+def _read_sample(line: str) -> _Sample | None:
     try:
-        said = mapping(answer(line))
+        document = mapping(answer(line))
     except ValueError:
         return None
-    moment = number(said.get("time_seconds"))
+    moment = number(document.get("time_seconds"))
     if moment is None:
         return None
-    return moment, dict(_counts(said))
+    return moment, dict(_gpu_counts(document))
 
 
-def _counts(said: Mapping[str, Any]) -> Iterator[tuple[int, tuple[_Counts, dict[int, _Counts]]]]:
-    for entry in as_list(said.get("gpus")):
+def _gpu_counts(document: Mapping[str, Any]) -> Iterator[tuple[int, tuple[_Counts, dict[int, _Counts]]]]:
+    for entry in as_list(document.get("gpus")):
         index = index_of(entry)
         if index is not None and "values" in entry:
             links = {
-                number: _numbers(link)
+                number: _entry_counts(link)
                 for link in as_list(entry.get("links"))
                 if (number := index_of(link, "link")) is not None
             }
-            yield index, (_numbers(entry), links)
+            yield index, (_entry_counts(entry), links)
 
 
-def _numbers(entry: Any) -> _Counts:
+def _entry_counts(entry: Any) -> _Counts:
     raw = Raw.of(entry)
-    read = {name: raw.read(name, _load if name == "utilization" else int_of)[0] for name in raw.values}
+    read = {name: raw.read(name, _gpu_load if name == "utilization" else int_of)[0] for name in raw.values}
     return {name: count for name, count in read.items() if count is not None}
 
 
-def _load(rates: Any) -> int:
+def _gpu_load(rates: Any) -> int:
     return int_of(mapping(rates)["gpu"])
 
 
-def _gpu(
-    index: int, before: tuple[_Counts, dict[int, _Counts]], after: tuple[_Counts, dict[int, _Counts]]
+def _gpu_growth(
+    index: int, before: tuple[_Counts, dict[int, _Counts]], later: tuple[_Counts, dict[int, _Counts]]
 ) -> GpuGrowth:
-    shared = sorted(before[1].keys() & after[1].keys())
-    links = (LinkGrowth(link, _gained(before[1][link], after[1][link])) for link in shared)
-    masks = [sample[0].pop(_REASONS, None) for sample in (before, after)]
+    shared = sorted(before[1].keys() & later[1].keys())
+    links = (LinkGrowth(link, _counter_growth(before[1][link], later[1][link])) for link in shared)
+    masks = [sample[0].pop(_REASONS, None) for sample in (before, later)]
     lasting = None if None in masks else clock_event_reasons((masks[0] or 0) & (masks[1] or 0))
-    users = [sample[0].pop(_USERS, None) for sample in (before, after)]
-    loads = [sample[0].pop("utilization", None) for sample in (before, after)]
+    users = [sample[0].pop(_USERS, None) for sample in (before, later)]
+    loads = [sample[0].pop("utilization", None) for sample in (before, later)]
     alone = None if None in loads else users == [0, 0]
-    return GpuGrowth(index, _gained(before[0], after[0]), tuple(links), lasting, alone)
+    return GpuGrowth(index, _counter_growth(before[0], later[0]), tuple(links), lasting, alone)
 
 
-def _gained(before: _Counts, after: _Counts) -> dict[str, int]:
+def _counter_growth(before: _Counts, later: _Counts) -> dict[str, int]:
     """Counters are reset now and then: what became less gained nothing we know of."""
-    gained = {name: after[name] - count for name, count in before.items() if name in after}
+    gained = {name: later[name] - count for name, count in before.items() if name in later}
     return {name: count for name, count in gained.items() if count >= 0}

@@ -17,7 +17,7 @@ from nodedoctor.record import record, replace
 STATUS, ERRORS = "nvidia-smi-nvlink", "nvidia-smi-nvlink-errors"
 
 LinkListing = Literal["listed", "none", "all-inactive", "mig", "unreadable"]
-"""The links are listed; the GPU has none; all are down; MIG hides them; an error stands in their place."""
+"""The links are listed; the GPU has none; all are down; MIG hides them; an error is in their place."""
 
 _GPU = regex(r"GPU (\d{1,3}): (.+?)(?: \(UUID: ([^)]*)\)?)?$")
 _LINK = regex(r"Link (\d{1,2}): (.+)$")
@@ -26,8 +26,8 @@ _COUNT = regex(r"(.+?): (\d{1,20})\s*$")
 _RATE = regex(r"(.+?): (\d{1,3}e-\d{1,4})\s*$")
 _ELIDED = regex(r"\s*(?:\[?\.\.\.\]?|…)\s*$")
 
-# Part of the text in small letters, and what it says of the GPU it stands below.
-_SAID: tuple[tuple[str, LinkListing], ...] = (
+# Part of the text in small letters, and what it says of the GPU above it.
+_STATES: tuple[tuple[str, LinkListing], ...] = (
     ("does not have or support nvlink", "none"),
     ("all links are inactive", "all-inactive"),
     ("not supported for devices in mig mode", "mig"),
@@ -96,7 +96,7 @@ def _unless_told(
 class GpuLinks:
     """The NVLinks of one GPU. `complete` is false when the listing was shortened or cut off.
 
-    `said` is the line that stands in place of links, or the name of NVML's error.
+    `said` is the line in place of links, or the name of NVML's error.
     """
 
     index: int
@@ -115,16 +115,16 @@ class GpuLinks:
 
 def read_links(text: str) -> tuple[GpuLinks, ...]:
     """The GPUs of either output, each with what was printed below it; a GPU printed twice counts once."""
-    found: dict[int, GpuLinks] = {}
-    for index, name, uuid, lines in _blocks(text):
-        found.setdefault(index, _gpu(GpuLinks(index, name, uuid=uuid), lines))
-    if found:  # nobody can tell whether the last listing was cut off
-        last = max(found)
-        found[last] = replace(found[last], complete=False)
-    return tuple(found.values())
+    gpus: dict[int, GpuLinks] = {}
+    for index, name, uuid, lines in _gpu_blocks(text):
+        gpus.setdefault(index, _read_gpu(GpuLinks(index, name, uuid=uuid), lines))
+    if gpus:  # the last listing may have been cut off
+        last = max(gpus)
+        gpus[last] = replace(gpus[last], complete=False)
+    return tuple(gpus.values())
 
 
-def _blocks(text: str) -> Iterator[tuple[int, str, str | None, list[str]]]:
+def _gpu_blocks(text: str) -> Iterator[tuple[int, str, str | None, list[str]]]:
     block: tuple[int, str, str | None, list[str]] | None = None
     for line in inert(text).splitlines():
         if head := _GPU.match(line.strip()):
@@ -137,15 +137,15 @@ def _blocks(text: str) -> Iterator[tuple[int, str, str | None, list[str]]]:
         yield block
 
 
-def _gpu(gpu: GpuLinks, lines: list[str]) -> GpuLinks:
+def _read_gpu(gpu: GpuLinks, lines: list[str]) -> GpuLinks:
     links: dict[int, NvLink] = {}
     for line in lines:
-        if found := _LINK.match(line.strip()):
-            number = int(found[1])
-            links[number] = _link(links.get(number) or NvLink(number), found[2])
+        if match := _LINK.match(line.strip()):
+            number = int(match[1])
+            links[number] = _read_link(links.get(number) or NvLink(number), match[2])
         elif _ELIDED.match(line):
             gpu = replace(gpu, complete=False)
-        elif state := next((state for words, state in _SAID if words in line.lower()), None):
+        elif state := next((state for words, state in _STATES if words in line.lower()), None):
             gpu = replace(gpu, state=state, said=line.strip()[:200])
     if links:
         gpu = replace(gpu, state="listed", links=tuple(links[number] for number in sorted(links)))
@@ -154,18 +154,18 @@ def _gpu(gpu: GpuLinks, lines: list[str]) -> GpuLinks:
     return replace(gpu, complete=gpu.complete and max(links, default=-1) == len(links) - 1)
 
 
-def _link(link: NvLink, said: str) -> NvLink:
+def _read_link(link: NvLink, text: str) -> NvLink:
     """A line about one link: its speed, that it is down, or one of its counters."""
-    if speed := _SPEED.fullmatch(said):
+    if speed := _SPEED.fullmatch(text):
         return replace(link, active=True, speed_gbytes_s=float(speed[1]) or None)
-    if "inactive" in said.lower():
+    if "inactive" in text.lower():
         return replace(link, active=False)
-    if said == "<active>":  # by a tool that tells no speed
+    if text == "<active>":  # by a tool that tells no speed
         return replace(link, active=True)
-    if count := _COUNT.fullmatch(said):
+    if count := _COUNT.fullmatch(text):
         name = COUNTERS.get(count[1].strip().lower())
         return replace(link, counters={**link.counters, name: int(count[2])}) if name else link
-    if rate := _RATE.fullmatch(said):
+    if rate := _RATE.fullmatch(text):
         name = _RATES.get(rate[1].strip().lower())
         return replace(link, ber={**link.ber, name: float(rate[2])}) if name else link
     return link

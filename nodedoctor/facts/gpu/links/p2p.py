@@ -17,7 +17,7 @@ WAY_OUT = "Run `nvidia-smi topo -p2p r` on the host."
 
 _CSI = regex("(?:\x1b\\[|\x9b)[0-9;]*[A-Za-z]")
 _LABEL = regex(r"GPU(\d{1,3})")
-_ASKED = regex(r"-p2p\s+([a-z])\b")
+_COMMAND = regex(r"-p2p\s+([a-z])\b")
 _KINDS = {"r": "read", "w": "write", "n": "nvlink", "a": "atomics", "p": "pcie"}
 _MOST_GPUS = 64
 
@@ -54,8 +54,8 @@ def topo_p2p(
 class PeerAccess:
     """What each ordered pair of GPUs may do with the other's memory.
 
-    `statuses` holds per kind (read write nvlink atomics pcie) and pair (`0-3`) a word of `Peer`; pairs that
-    were not told are absent.
+    `statuses` holds per kind (read write nvlink atomics pcie) and pair (`0-3`) a word of `Peer`; pairs
+    without a status are absent.
     """
 
     source: str
@@ -63,33 +63,35 @@ class PeerAccess:
     statuses: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, gpus: Gpus | Unseen, seen: Observation) -> PeerAccess | Unseen:
-        """Prefer NVML's pairs; unseen when neither told anything."""
+    def parse(cls, gpus: Gpus | Unseen, observation: Observation) -> PeerAccess | Unseen:
+        """Prefer NVML's pairs; unseen when neither has any."""
         if isinstance(gpus, Gpus) and any(gpu.peers for gpu in gpus.gpus):
             return _of_nvml(gpus)
         if isinstance(gpus, Gpus) and len(gpus.gpus) == 1 and gpus.counted in (None, 1):
             return Unseen.skip("a single GPU has no peers")
-        if not seen.answered:
-            return gpus if isinstance(gpus, Unseen) and not gpus.applies else Unseen.of(seen, WAY_OUT)
-        told = list(matrices(seen.text))
-        if not told:
-            first = next((line.strip() for line in seen.text.splitlines() if line.strip()), "nothing printed")
+        if not observation.answered:
+            return gpus if isinstance(gpus, Unseen) and not gpus.applies else Unseen.of(observation, WAY_OUT)
+        tables = list(matrices(observation.text))
+        if not tables:
+            first = next(
+                (line.strip() for line in observation.text.splitlines() if line.strip()), "nothing printed"
+            )
             return Unseen("unparsable", f"{P2P}: {first[:200]}", WAY_OUT, P2P)
         statuses: dict[str, dict[str, str]] = {}
-        for kind, _, cells in told:
+        for kind, _, cells in tables:
             statuses.setdefault(kind, {}).update(cells)
-        listed = sorted({index for _, indexes, _ in told for index in indexes})
-        return cls(P2P, tuple(listed), statuses)
+        gpu_indexes = sorted({index for _, indexes, _ in tables for index in indexes})
+        return cls(P2P, tuple(gpu_indexes), statuses)
 
     def told(self, kind: str) -> dict[tuple[int, int], str]:
         """The statuses of one kind, by ordered pair of indexes."""
         pairs = self.statuses.get(kind, {})
-        return {_pair(key): status for key, status in pairs.items()}
+        return {_index_pair(key): status for key, status in pairs.items()}
 
 
-def _pair(key: str) -> tuple[int, int]:
-    one, _, other = key.partition("-")
-    return int(one), int(other)
+def _index_pair(key: str) -> tuple[int, int]:
+    index, _, peer = key.partition("-")
+    return int(index), int(peer)
 
 
 def _of_nvml(gpus: Gpus) -> PeerAccess:
@@ -113,29 +115,29 @@ def matrices(text: str) -> Iterator[Matrix]:
     """
     kind, columns, cells = "read", (), {}  # type: str, tuple[int, ...], dict[str, str]
     for line in _CSI.sub("", text).splitlines():
-        if asked := _ASKED.search(line):
+        if command := _COMMAND.search(line):
             if columns:
                 yield kind, columns, cells
-            kind, columns, cells = _KINDS.get(asked[1], "read"), (), {}
-        header = _header(line)
+            kind, columns, cells = _KINDS.get(command[1], "read"), (), {}
+        header = _header_columns(line)
         if header:
             if columns:
                 yield kind, columns, cells
             columns, cells = header, {}
         elif columns:
-            cells.update(_row(line, columns))
+            cells.update(_row_cells(line, columns))
     if columns and (cells or len(columns) == 1):
         yield kind, columns, cells
 
 
-def _header(line: str) -> tuple[int, ...]:
+def _header_columns(line: str) -> tuple[int, ...]:
     labels = [_LABEL.fullmatch(word) for word in line.split()]
     if not labels or len(labels) > _MOST_GPUS or not all(labels):
         return ()
     return tuple(int(label[1]) for label in labels if label)
 
 
-def _row(line: str, columns: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+def _row_cells(line: str, columns: tuple[int, ...]) -> Iterator[tuple[str, str]]:
     words = line.split()
     label = _LABEL.fullmatch(words[0]) if words else None
     if label is None:

@@ -1,6 +1,6 @@
 """How GPUs and network adapters are connected, from the matrix of `nvidia-smi topo -m`.
 
-Columns came and went with the drivers, an empty cell stands between two of them, newer drivers underline the
+Columns came and went with the drivers, an empty cell is between two of them, newer drivers underline the
 header even into a pipe, and pasted text has blanks for tabs: so cells are counted from the left.
 """
 
@@ -24,11 +24,11 @@ PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 _CSI = re.compile("(?:\x1b\\[|\x9b)[0-9;]*[A-Za-z]")
 _TOKEN = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|PSB|N/A")
-_NAMED = regex(r"NV\d+|P\w*|N\w*|S\w*")  # how the names of paths begin
+_PATH_NAME = regex(r"NV\d+|P\w*|N\w*|S\w*")  # how the names of paths begin
 _MORE = re.compile(r"\s*(?:X|NV\d+|P\w\w|NODE|S[YO]\w)(?=\s|$)")
 _OLD_NAMES = {"SOC": "SYS", "PSB": "PIX"}  # drivers before 384
 # Some dumps of the header have lost the blanks between names.
-_JOINED = re.compile(r"(?<=\S)(?=GPU\d|NIC\d|mlx\d|CPU Aff|NUMA Aff)")
+_LOST_BLANK = re.compile(r"(?<=\S)(?=GPU\d|NIC\d|mlx\d|CPU Aff|NUMA Aff)")
 _LEGEND = re.compile(r"\s*(NIC\d+):\s*(\S+)\s*$")
 
 
@@ -51,7 +51,7 @@ class Topology:
     `links` holds for each GPU and adapter the token of every other one: NV18 (18 bonded NVLinks), or a PCIe
     path, PIX PXB PHB NODE SYS from near to far. `affinity` holds `cpus`, `numa` and `gpu_numa` per GPU where
     they are given. `damaged` are the GPUs whose row is not there, or has another number of cells than the
-    header: of such a row nothing is told, because nobody knows which cell is missing.
+    header: such a row is left out, because it is not known which cell is missing.
     """
 
     gpus: tuple[str, ...]
@@ -62,22 +62,22 @@ class Topology:
 
     @classmethod
     def parse(
-        cls, seen: Observation, pci: Pci | Unseen | None = None, driver: Driver | Unseen | None = None
+        cls, observation: Observation, pci: Pci | Unseen | None = None, driver: Driver | Unseen | None = None
     ) -> Topology | Unseen:
         """Read the matrix; Unseen when there is none, and nothing to see where nothing is of NVIDIA's."""
-        if not seen.answered:
+        if not observation.answered:
             none = nothing_here(pci, driver)
-            return Unseen.skip(NONE_HERE) if none else Unseen.of(seen)
-        lines = _CSI.sub("", seen.text).splitlines()
+            return Unseen.skip(NONE_HERE) if none else Unseen.of(observation)
+        lines = _CSI.sub("", observation.text).splitlines()
         names = {match[1]: match[2] for line in lines if (match := _LEGEND.match(line))}
         for number, line in enumerate(lines):
-            columns, extra = _header(line)
+            columns, extra = _parse_header(line)
             if columns:
-                rows = _rows(lines[number + 1 :], columns, extra)
-                if any(len(links) == len(columns) for links, _ in rows.values()) and _aligned(rows):
-                    return _topology(columns, rows, names)
-        if (columns := _unheaded(lines)) and (rows := _rows(lines, columns, [])):
-            return _topology(columns, rows, names)
+                rows = _parse_rows(lines[number + 1 :], columns, extra)
+                if any(len(links) == len(columns) for links, _ in rows.values()) and _are_aligned(rows):
+                    return _build_topology(columns, rows, names)
+        if (columns := _row_gpus(lines)) and (rows := _parse_rows(lines, columns, [])):
+            return _build_topology(columns, rows, names)
         first = next((line.strip() for line in lines if line.strip()), "nothing was printed")
         return Unseen("unparsable", f"{TOPO}: {first[:200]}", probe=TOPO)
 
@@ -85,18 +85,18 @@ class Topology:
         """The best path from a GPU to any adapter, and the adapters it leads to; empty without adapters."""
         reach = {nic: self.links.get(gpu, {}).get(nic, "") for nic in self.nics}
         for path in PATHS:
-            found = tuple(nic for nic, token in reach.items() if token == path)
-            if found:
-                return path, found
+            nics = tuple(nic for nic, token in reach.items() if token == path)
+            if nics:
+                return path, nics
         return "", ()
 
 
 _Row = tuple[dict[str, str], dict[str, str]]
 
 
-def _header(line: str) -> tuple[list[str], list[str]]:
+def _parse_header(line: str) -> tuple[list[str], list[str]]:
     """The devices a header names, and the keys of the columns after them; nothing for any other line."""
-    words = _JOINED.sub(" ", line).split()
+    words = _LOST_BLANK.sub(" ", line).split()
     if (
         not words
         or not re.fullmatch(r"GPU\d+", words[0])
@@ -104,15 +104,15 @@ def _header(line: str) -> tuple[list[str], list[str]]:
     ):
         return [], []
     devices = words[: words.index("CPU")] if "CPU" in words else words
-    found = [(line.find(text), key) for text, key in _EXTRA if text in line]
-    return devices, [key for _, key in sorted(found)]
+    positions = [(line.find(text), key) for text, key in _EXTRA if text in line]
+    return devices, [key for _, key in sorted(positions)]
 
 
-def _unheaded(lines: list[str]) -> list[str]:
+def _row_gpus(lines: list[str]) -> list[str]:
     """The GPUs of rows that were pasted without their header: in each row its own cell is the X."""
     counts: dict[str, int] = {}
     for line in lines:
-        if _header(line)[0]:
+        if _parse_header(line)[0]:
             return []
         label, *cells = line.split() or [""]
         cells = cells[: next((at for at, cell in enumerate(cells) if not _TOKEN.fullmatch(cell)), len(cells))]
@@ -125,26 +125,26 @@ def _unheaded(lines: list[str]) -> list[str]:
 _EXTRA = (("CPU Affinity", "cpus"), ("NUMA Affinity", "numa"), ("GPU NUMA ID", "gpu_numa"))
 
 
-def _rows(lines: list[str], columns: list[str], extra: list[str]) -> dict[str, _Row]:
+def _parse_rows(lines: list[str], columns: list[str], extra: list[str]) -> dict[str, _Row]:
     rows: dict[str, _Row] = {}
     for line in lines:
         label, _, rest = line.strip().partition("\t") if "\t" in line else line.strip().partition(" ")
         label = label.strip()
         if label in columns and label not in rows:
-            rows[label] = _cells(rest, columns, extra)
-            if line is lines[-1] and extra and _NAMED.fullmatch(line.split()[-1]):
+            rows[label] = _parse_cells(rest, columns, extra)
+            if line is lines[-1] and extra and _PATH_NAME.fullmatch(line.split()[-1]):
                 rows[label] = {}, {}  # cut off within its cells: NV1 may be the beginning of NV18
     return rows
 
 
-def _aligned(rows: dict[str, _Row]) -> bool:
+def _are_aligned(rows: dict[str, _Row]) -> bool:
     """Every device is itself in its own column; where that is not so, the header has lost its beginning."""
     own = [links[label] for label, (links, _) in rows.items() if label in links]
     return own.count("X") * 2 > len(own)
 
 
-def _cells(rest: str, columns: list[str], extra: list[str]) -> _Row:
-    """The tokens of a row by device, and what stands after them by column."""
+def _parse_cells(rest: str, columns: list[str], extra: list[str]) -> _Row:
+    """The tokens of a row by device, and the cells after them by column."""
     links: dict[str, str] = {}
     for column in columns:
         match = re.match(rf"\s*({_TOKEN.pattern})(?=\s|$)", rest)
@@ -154,24 +154,24 @@ def _cells(rest: str, columns: list[str], extra: list[str]) -> _Row:
         rest = rest[match.end() :]
     if len(links) == len(columns) and _MORE.match(rest):
         return {}, {}  # more cells than the header has columns: one of the two was wrapped or damaged
-    # Between NUMA Affinity and GPU NUMA ID stands a cell that no column of the header belongs to.
-    after = rest.lstrip(" ").removeprefix("\t").split("\t") if "\t" in rest else rest.split()
-    words = [word.strip() for word in after]
+    # Between NUMA Affinity and GPU NUMA ID is a cell that no column of the header belongs to.
+    extra_cells = rest.lstrip(" ").removeprefix("\t").split("\t") if "\t" in rest else rest.split()
+    words = [word.strip() for word in extra_cells]
     if len(words) > len(extra):
         words = [*words[:2], *(word for word in words[2:] if word)]
     return links, {key: word for key, word in zip(extra, words, strict=False) if word and word != "N/A"}
 
 
-def _topology(columns: list[str], rows: dict[str, _Row], names: dict[str, str]) -> Topology:
+def _build_topology(columns: list[str], rows: dict[str, _Row], names: dict[str, str]) -> Topology:
     def name(label: str) -> str:
         return names.get(label, label)
 
     gpus = tuple(column for column in columns if re.fullmatch(r"GPU\d+", column))
-    whole = {row: told for row, told in rows.items() if len(told[0]) == len(columns)}
+    whole_rows = {row: row_cells for row, row_cells in rows.items() if len(row_cells[0]) == len(columns)}
     links = {
         name(row): {name(column): token for column, token in cells.items() if column != row}
-        for row, (cells, _) in whole.items()
+        for row, (cells, _) in whole_rows.items()
     }
-    affinity = {row: extra for row, (_, extra) in whole.items() if row in gpus and extra}
+    affinity = {row: extra for row, (_, extra) in whole_rows.items() if row in gpus and extra}
     nics = tuple(name(column) for column in columns if column not in gpus)
-    return Topology(gpus, nics, links, affinity, tuple(gpu for gpu in gpus if gpu not in whole))
+    return Topology(gpus, nics, links, affinity, tuple(gpu for gpu in gpus if gpu not in whole_rows))

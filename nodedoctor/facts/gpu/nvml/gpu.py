@@ -23,7 +23,7 @@ from nodedoctor.record import record
 Read = Callable[[Any], Any]
 """Takes a raw answer; raises a ReadError when it cannot be one, None when it says nothing."""
 Rows = Iterator[tuple[str, str, Read]]
-"""Field, answer, reader; where a field stands twice, the first that can be read counts."""
+"""Field, answer, reader; where a field is there twice, the first that can be read counts."""
 
 # Fields whose answer has their name and needs no unit.
 _TEXTS = """name uuid serial board_part_number vbios_version gsp_firmware_version inforom_image_version
@@ -73,39 +73,39 @@ _SRAM_UNITS = {
 }
 
 
-def gpu_of(index: int, said: Raw, peers: Sequence[Raw] | None, programs: Mapping[str, Any]) -> Gpu:
+def gpu_of(index: int, raw: Raw, peers: Sequence[Raw] | None, programs: Mapping[str, Any]) -> Gpu:
     """One GPU, from its entry in the document, the pairs it is the first of, and the names of processes."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     errors: dict[str, str] = {}
-    told = [(name, *said.read(key, read)) for name, key, read in _ROWS]
-    told += [("nvlinks", *links_of(said)), ("processes", *processes_of(said, programs))]
-    told.append(("clock_event_seconds", *_family(said, "{}_ns", _CLOCK_EVENTS, _nanoseconds)))
-    told.append(("pcie_errors", *_family(said, "pcie_{}", _PCIE_ERRORS, int_of)))
-    for name, value, error in told:
+    readings = [(name, *raw.read(key, read)) for name, key, read in _ROWS]
+    readings += [("nvlinks", *links_of(raw)), ("processes", *processes_of(raw, programs))]
+    readings.append(("clock_event_seconds", *_counter_family(raw, "{}_ns", _CLOCK_EVENTS, _from_nanoseconds)))
+    readings.append(("pcie_errors", *_counter_family(raw, "pcie_{}", _PCIE_ERRORS, int_of)))
+    for name, value, error in readings:
         if value is not None:
-            found.setdefault(name, value)
+            values.setdefault(name, value)
         elif error is not None:
             errors.setdefault(name, error)
     if peers is not None:
-        found["peers"] = peers_of(peers)
-    named = set(Gpu.__match_args__) - {"index", "errors", "untold_here", "printed", "numbered"}
-    reasons = {name: errors.get(name, "NOT_ASKED") for name in sorted(named - found.keys())}
-    return Gpu(index=index, **found, errors={**_of_parts(said, found), **reasons})
+        values["peers"] = peers_of(peers)
+    gpu_fields = set(Gpu.__match_args__) - {"index", "errors", "untold_here", "printed", "numbered"}
+    reasons = {name: errors.get(name, "NOT_ASKED") for name in sorted(gpu_fields - values.keys())}
+    return Gpu(index=index, **values, errors={**_of_parts(raw, values), **reasons})
 
 
-def _of_parts(said: Raw, found: Mapping[str, Any]) -> dict[str, str]:
-    """The errors of fields that were told in part: of one link, one peer, one counter, one list."""
+def _of_parts(raw: Raw, values: Mapping[str, Any]) -> dict[str, str]:
+    """The errors of fields that were read in part: of one link, one peer, one counter, one list."""
     parts: dict[str, list[Any]] = {
-        "nvlinks": [error for link in found.get("nvlinks", ()) for error in link.errors.values()],
-        "peers": [error for peer in found.get("peers", ()) for error in peer.errors.values()],
-        "processes": [said.error(key) for key in LISTS.values()],
-        "clock_event_seconds": [said.error(f"{name}_ns") for name in _CLOCK_EVENTS],
-        "pcie_errors": [said.error(f"pcie_{name}") for name in _PCIE_ERRORS],
+        "nvlinks": [error for link in values.get("nvlinks", ()) for error in link.errors.values()],
+        "peers": [error for peer in values.get("peers", ()) for error in peer.errors.values()],
+        "processes": [raw.error(key) for key in LISTS.values()],
+        "clock_event_seconds": [raw.error(f"{name}_ns") for name in _CLOCK_EVENTS],
+        "pcie_errors": [raw.error(f"pcie_{name}") for name in _PCIE_ERRORS],
     }
     first = {
         name: next((error for error in errors if error and error not in HARMLESS), None)
         for name, errors in parts.items()
-        if name in found
+        if name in values
     }
     return {name: error for name, error in first.items() if error}
 
@@ -150,16 +150,16 @@ def part(key: str | int, read: Read) -> Read:
 
 @cache
 def places(field: str) -> tuple[str, ...]:
-    """Where the answers that a field is read from stand among a GPU's values, as paths below them."""
-    return tuple(_places(field))
+    """Where the answers that a field is read from are among a GPU's values, as paths below them."""
+    return tuple(_field_places(field))
 
 
-def _places(field: str) -> Iterator[str]:
+def _field_places(field: str) -> Iterator[str]:
     for name, key, read in _ROWS:
         if name == field and isinstance(read, FieldPart):
             yield f"{key}.{read.key}" if isinstance(read.key, str) else f"{key}[{read.key}]"
         elif name == field:
-            yield f"{key}.healthMask" if read is _health else key
+            yield f"{key}.healthMask" if read is _read_health else key
 
 
 def ranges(value: Any) -> str | None:
@@ -171,7 +171,7 @@ def ranges(value: Any) -> str | None:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs) or None
 
 
-def _nanoseconds(value: Any) -> float:
+def _from_nanoseconds(value: Any) -> float:
     return int_of(value) / 1e9
 
 
@@ -179,7 +179,7 @@ def _not_negative(value: Any) -> int | None:
     return number if (number := int_of(value)) >= 0 else None
 
 
-def _capability(value: Any) -> str:
+def _compute_capability(value: Any) -> str:
     major, minor = value
     return f"{int_of(major)}.{int_of(minor)}"
 
@@ -192,7 +192,7 @@ def _subsystem_id(value: Any) -> str:
     return f"{int_of(value) >> 16 & 0xFFFF:04x}:{int_of(value) & 0xFFFF:04x}"
 
 
-def _banks(value: Any) -> BankAvailability:
+def _bank_availability(value: Any) -> BankAvailability:
     return BankAvailability(*(int_of(value[name]) for name in ("max", "high", "partial", "low", "none")))
 
 
@@ -204,25 +204,25 @@ def _parity_and_secded(counter: str) -> Read:
     return lambda value: int_of(value[f"{counter}UncParity"]) + int_of(value[f"{counter}UncSecDed"])
 
 
-def _state(value: Any) -> str:
+def _fabric_state(value: Any) -> str:
     # One byte in nvml.h; pynvml reads four, three of which are padding.
     return words.word(words.FABRIC_STATE, int_of(value) & 0xFF)
 
 
-def _uuid(value: Any) -> str:
+def _fabric_uuid(value: Any) -> str:
     raw = bytes(int_of(byte) for byte in value).hex()
     return "-".join((raw[:8], raw[8:12], raw[12:16], raw[16:20], raw[20:]))
 
 
-def _health(value: Any) -> dict[str, str] | None:
+def _read_health(value: Any) -> dict[str, str] | None:
     return words.fabric_health(int_of(value["healthMask"]), int_of(value.get("healthSummary", 0))) or None
 
 
-def _family(said: Raw, key: str, names: tuple[str, ...], read: Read) -> tuple[Any, str | None]:
+def _counter_family(raw: Raw, key: str, names: tuple[str, ...], read: Read) -> tuple[Any, str | None]:
     """What of a family of counters was answered, by name; the error of the first when nothing was."""
-    told = {name: said.read(key.format(name), read) for name in names}
-    counts = {name: count for name, (count, _) in told.items() if count is not None}
-    return counts or None, None if counts else told[names[0]][1]
+    readings = {name: raw.read(key.format(name), read) for name in names}
+    counts = {name: count for name, (count, _) in readings.items() if count is not None}
+    return counts or None, None if counts else readings[names[0]][1]
 
 
 def _plain_rows() -> Rows:
@@ -233,7 +233,7 @@ def _plain_rows() -> Rows:
 def _identity_rows() -> Rows:
     yield "brand", "brand", named(words.BRAND)
     yield "architecture", "architecture", named(words.ARCHITECTURE)
-    yield "compute_capability", "compute_capability", _capability
+    yield "compute_capability", "compute_capability", _compute_capability
     yield "bus_id", "pci", part("busId", lambda value: normal_bus_id(text_of(value) or ""))
     yield "pci_device_id", "pci", part("pciDeviceId", _device_id)
     yield "pci_subsystem_id", "pci", part("pciSubSystemId", _subsystem_id)
@@ -262,7 +262,7 @@ def _memory_rows() -> Rows:
         yield name, "remapped_rows", part(place, int_of)
     yield "remap_pending", "remapped_rows", part(2, flag)
     yield "remap_failure", "remapped_rows", part(3, flag)
-    yield "remap_banks", "remap_banks", _banks
+    yield "remap_banks", "remap_banks", _bank_availability
 
 
 def _running_rows() -> Rows:
@@ -281,12 +281,12 @@ def _running_rows() -> Rows:
     yield "cpu_affinity", "cpu_affinity", ranges
     yield "numa_nodes", "numa_nodes", ranges
     yield "gpu_numa_node", "gpu_numa_node", _not_negative
-    yield "c2c_active", "c2c_status", lambda value: sum(int_of(one) == 1 for one in as_list(value))
-    yield "fabric_state", "fabric", part("state", _state)
+    yield "c2c_active", "c2c_status", lambda value: sum(int_of(status) == 1 for status in as_list(value))
+    yield "fabric_state", "fabric", part("state", _fabric_state)
     yield "fabric_status", "fabric", part("status", named(words.RETURN))
     yield "fabric_clique_id", "fabric", part("cliqueId", int_of)
-    yield "fabric_cluster_uuid", "fabric", part("clusterUuid", _uuid)
-    yield "fabric_health", "fabric", _health
+    yield "fabric_cluster_uuid", "fabric", part("clusterUuid", _fabric_uuid)
+    yield "fabric_health", "fabric", _read_health
 
 
 _ROWS = (*_plain_rows(), *_identity_rows(), *_memory_rows(), *_running_rows())

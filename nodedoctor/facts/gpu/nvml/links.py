@@ -36,15 +36,15 @@ _COUNTERS = (
 _BER = {"effective": "effective_ber", "symbol": "symbol_ber"}
 
 
-def links_of(said: Raw) -> tuple[tuple[NvLink, ...] | None, str | None]:
+def links_of(raw: Raw) -> tuple[tuple[NvLink, ...] | None, str | None]:
     """The links of a GPU, none for a model without; None and a reason when they could not be looked at."""
     entries = [
-        Raw.of(entry) for entry in as_list(said.entry.get("links")) if index_of(entry, "link") is not None
+        Raw.of(entry) for entry in as_list(raw.entry.get("links")) if index_of(entry, "link") is not None
     ]
     if entries:
-        return tuple(_link(entry) for entry in entries), None
-    count, error = said.read("nvlink_count", int_of)
-    hidden = said.values.get("mig_mode") not in (None, [0, 0]) or said.values.get("virtualization_mode") == 2
+        return tuple(_read_link(entry) for entry in entries), None
+    count, error = raw.read("nvlink_count", int_of)
+    hidden = raw.values.get("mig_mode") not in (None, [0, 0]) or raw.values.get("virtualization_mode") == 2
     if count == 0 or (error in _NONE_SUCH and not hidden):
         return (), None
     return None, error or "NO_VALUE"
@@ -52,17 +52,17 @@ def links_of(said: Raw) -> tuple[tuple[NvLink, ...] | None, str | None]:
 
 def peers_of(pairs: Sequence[Raw]) -> tuple[GpuPeer, ...]:
     """What a GPU has to each of the others."""
-    return tuple(_peer(pair) for pair in pairs if index_of(pair.entry, "peer") is not None)
+    return tuple(_read_peer(pair) for pair in pairs if index_of(pair.entry, "peer") is not None)
 
 
-def _link(said: Raw) -> NvLink:
-    active, no_state = said.read("active", lambda value: int_of(value) != 0)
-    version, no_version = said.read("version", lambda value: words.word(words.NVLINK_VERSION, int_of(value)))
-    remote, no_remote = said.read("remote_type", lambda value: words.word(words.NVLINK_REMOTE, int_of(value)))
-    address, no_address = said.read("remote_pci", lambda value: normal_bus_id(text_of(value["busId"]) or ""))
-    speed, no_speed = said.read("speed_mbytes_s", _speed)
-    counters = {name: said.read(name, int_of) for name in _COUNTERS if said.asked(name)}
-    ber = {name: said.read(key, _rate) for name, key in _BER.items() if said.asked(key)}
+def _read_link(raw: Raw) -> NvLink:
+    active, no_state = raw.read("active", lambda value: int_of(value) != 0)
+    version, no_version = raw.read("version", lambda value: words.word(words.NVLINK_VERSION, int_of(value)))
+    remote, no_remote = raw.read("remote_type", lambda value: words.word(words.NVLINK_REMOTE, int_of(value)))
+    address, no_address = raw.read("remote_pci", lambda value: normal_bus_id(text_of(value["busId"]) or ""))
+    speed, no_speed = raw.read("speed_mbytes_s", _link_speed)
+    counters = {name: raw.read(name, int_of) for name in _COUNTERS if raw.asked(name)}
+    ber = {name: raw.read(key, _bit_error_rate) for name, key in _BER.items() if raw.asked(key)}
     errors = {
         "active": no_state,
         "version": no_version,
@@ -72,7 +72,7 @@ def _link(said: Raw) -> NvLink:
         **{name: error for name, (_, error) in (counters | ber).items()},
     }
     return NvLink(
-        link=said.entry["link"],
+        link=raw.entry["link"],
         active=active,
         version=version,
         speed_gbytes_s=speed,
@@ -84,25 +84,25 @@ def _link(said: Raw) -> NvLink:
     )
 
 
-def _speed(value: Any) -> float | None:
+def _link_speed(value: Any) -> float | None:
     """MB/s as GB/s; a link that is down has 0."""
     return int_of(value) / 1000 or None
 
 
-def _rate(value: Any) -> float:
+def _bit_error_rate(value: Any) -> float:
     """A bit error rate, given as mantissa and negative exponent: 0xffe is 15e-254, which means none."""
     number = int_of(value)
     return float(f"{number >> 8 & 0xF}e-{number & 0xFF}")
 
 
-def _peer(said: Raw) -> GpuPeer:
+def _read_peer(raw: Raw) -> GpuPeer:
     status = {
-        kind: said.read(kind, lambda value: words.word(words.P2P_STATUS, int_of(value)))
+        kind: raw.read(kind, lambda value: words.word(words.P2P_STATUS, int_of(value)))
         for kind in ("read", "write", "nvlink", "atomics", "pcie")
     }
-    status["path"] = said.read("path", lambda value: words.TOPOLOGY[int_of(value)])
+    status["path"] = raw.read("path", lambda value: words.TOPOLOGY[int_of(value)])
     return GpuPeer(
-        index=said.entry["peer"],
+        index=raw.entry["peer"],
         **{kind: word for kind, (word, _) in status.items()},
         errors={kind: error for kind, (_, error) in status.items() if error},
     )

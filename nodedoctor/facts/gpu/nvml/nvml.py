@@ -35,14 +35,14 @@ class NvmlReading:
 
     @classmethod
     @once
-    def parse(cls, seen: Observation) -> NvmlReading | Unseen:
+    def parse(cls, observation: Observation) -> NvmlReading | Unseen:
         """Read the JSON of probes/gpu/nvml.py. That the library does not start is an answer, too."""
-        if not (seen.answered or seen.outcome in _INTERRUPTED):
-            return Unseen.of(seen)
-        document, complete = document_of(seen.text)
-        if seen.answered and "init" not in document:
-            return Unseen.of(seen)
+        if not (observation.answered or observation.outcome in _INTERRUPTED):
+            return Unseen.of(observation)
+        document, complete = document_of(observation.text)
+        if observation.answered and "init" not in document:
+            return Unseen.of(observation)
         started = mapping(document.get("init"))
         if started.get("error") == "PYNVML_NOT_FOUND":
             return Unseen("missing-tool", f"nvml: {started.get('text')}", _NO_PYNVML, NVML)
-        return cls(reading_of(document, complete, seen))
+        return cls(reading_of(document, complete, observation))

@@ -1,4 +1,4 @@
-"""Raw answers of NVML in the child's document: reading one never raises, whatever stands there."""
+"""Raw answers of NVML in the child's document: reading one never raises, whatever is there."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Raw:
     @classmethod
     def of(cls, entry: Any) -> Raw:
         """Take an entry apart; what has a wrong shape counts as empty."""
-        kept = mapping(entry)
-        return cls(part(kept, "values"), part(kept, "errors"), kept)
+        fields = mapping(entry)
+        return cls(part(fields, "values"), part(fields, "errors"), fields)
 
     def read(self, key: str, read: Callable[[Any], Any]) -> tuple[Any, str | None]:
         """A value, or None and the name of the reason."""

@@ -55,34 +55,36 @@ class LoadSample:
 def sample_of(line: str, before: LoadSample | None = None) -> LoadSample | None:
     """Read a line; the sample before it makes rates of counters. None for a line that is none."""
     try:
-        said = mapping(answer(line))
+        sample = mapping(answer(line))
     except ValueError:
         return None
-    if waiting := mapping(said.get("waiting")).get("waiting"):
+    if waiting := mapping(sample.get("waiting")).get("waiting"):
         return LoadSample(waiting=str(waiting))
-    if error := init_error_of(mapping(said.get("init"))):
+    if error := init_error_of(mapping(sample.get("init"))):
         return LoadSample(init_error=error)
-    now = number(said.get("time_seconds"))
+    now = number(sample.get("time_seconds"))
     if now is None:
         return None
     passed = now - before.time_seconds if before and before.time_seconds is not None else 0.0
     earlier = {load.gpu.index: load.counters for load in before.loads} if before else {}
     entries = {
-        index_of(entry): Raw.of(entry) for entry in as_list(said.get("gpus")) if "values" in mapping(entry)
+        index_of(entry): Raw.of(entry) for entry in as_list(sample.get("gpus")) if "values" in mapping(entry)
     }
-    loads = (_load(i, entry, earlier.get(i, {}), passed) for i, entry in entries.items() if i is not None)
-    return LoadSample(now, tuple(loads), tuple(unopened(said)))
+    loads = (
+        _read_load(i, entry, earlier.get(i, {}), passed) for i, entry in entries.items() if i is not None
+    )
+    return LoadSample(now, tuple(loads), tuple(unopened(sample)))
 
 
-def _load(index: int, said: Raw, earlier: Mapping[str, int], passed: float) -> GpuLoad:
-    told = {name: said.read(name, int_of)[0] for name in _COUNTERS}
-    counters = {name: count for name, count in told.items() if count is not None}
+def _read_load(index: int, raw: Raw, earlier: Mapping[str, int], passed: float) -> GpuLoad:
+    readings = {name: raw.read(name, int_of)[0] for name in _COUNTERS}
+    counters = {name: count for name, count in readings.items() if count is not None}
     rates: dict[str, Any] = {}
     for name, rate in _RATES.items():
-        sampled = said.read(name, int_of)[0]
+        sampled = raw.read(name, int_of)[0]
         rates[rate] = None if sampled is None else sampled / 1024
     for name, (rate, unit) in _COUNTERS.items():
-        grown = counters[name] - earlier[name] if name in counters and name in earlier else -1
-        if passed > 0 and grown >= 0:  # counters wrap and are reset
-            rates[rate] = grown / unit / passed
-    return GpuLoad(gpu_of(index, said, None, {}), counters=counters, **rates)
+        growth = counters[name] - earlier[name] if name in counters and name in earlier else -1
+        if passed > 0 and growth >= 0:  # counters wrap and are reset
+            rates[rate] = growth / unit / passed
+    return GpuLoad(gpu_of(index, raw, None, {}), counters=counters, **rates)

@@ -74,26 +74,26 @@ def error_name(text: str) -> str | None:
 
 def init_error(text: str) -> InitError | None:
     """The failure that kept nvidia-smi from answering at all, the first one in the text."""
-    found = _WHOLE.search(inert(text))
-    if found is None:
+    match = _WHOLE.search(inert(text))
+    if match is None:
         return None
-    line = found[0].strip()
+    line = match[0].strip()
     name = error_name(line) or "UNKNOWN"
     return InitError(name, CODES.get(name), line)
 
 
 def library_version(text: str) -> str | None:
     """The version of libnvidia-ml that a mismatch is printed with (drivers from 535 on)."""
-    found = _LIBRARY.search(text)
-    return found[1] if found else None
+    match = _LIBRARY.search(text)
+    return match[1] if match else None
 
 
 def lost_gpus(text: str) -> Iterator[LostGpu]:
     """The GPUs that could not be opened, with what the text says of them: index, bus address, error."""
-    for found in _HANDLE.finditer(inert(text)):
-        index = int(found["index"]) if found["index"] else None
-        bus_id = found["bus"] and normal_bus_id(found["bus"])
-        yield LostGpu(index, bus_id, error_name(found["error"]) or "UNKNOWN", found[0].strip())
+    for match in _HANDLE.finditer(inert(text)):
+        index = int(match["index"]) if match["index"] else None
+        bus_id = match["bus"] and normal_bus_id(match["bus"])
+        yield LostGpu(index, bus_id, error_name(match["error"]) or "UNKNOWN", match[0].strip())
 
 
 def corrupt_inforoms(text: str) -> frozenset[str]:

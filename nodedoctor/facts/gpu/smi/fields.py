@@ -13,7 +13,7 @@ from nodedoctor.facts.gpu.smi import values
 from nodedoctor.facts.gpu.smi.values import Reader
 
 # Names are those of sections (small letters, underscores), so that `<product_name>` and `Product Name` are
-# one. Headings are where the rows below them stand. A row is a field of Gpu, how it is read (a function of
+# one. Headings are where the rows below them are. A row is a field of Gpu, how it is read (a function of
 # smi_values), and its names: first the XML's, then the text's, then those of other drivers. The first that
 # can be read counts. R610 has the power limits below a heading of their own, whose XML is not known yet.
 _TABLE = """
@@ -172,7 +172,7 @@ _READERS: dict[str, Reader] = {
 
 
 class FieldRow(NamedTuple):
-    """A field of Gpu, how its text is read, and the paths below a GPU where it may stand."""
+    """A field of Gpu, how its text is read, and the paths below a GPU where it may be."""
 
     field: str
     read: Reader
@@ -182,10 +182,10 @@ class FieldRow(NamedTuple):
 @cache
 def rows() -> tuple[FieldRow, ...]:
     """The table, with its headings put in front of the names."""
-    return tuple(_rows())
+    return tuple(_parse_rows())
 
 
-def _rows() -> Iterator[FieldRow]:
+def _parse_rows() -> Iterator[FieldRow]:
     places = [""]
     for line in filter(None, _TABLE.splitlines()):
         if line.startswith("["):

@@ -24,8 +24,8 @@ _STATES = frozenset(
     plain(name)
     for name in (*("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown"),)
 )
-"""Reasons for low clocks that are trouble. Without their heading only an active one is taken: a list of which
-nobody knows whether it is whole proves no absence."""
+"""Reasons for low clocks that are trouble. Without their heading only an active one is taken: a list that may
+not be whole proves no absence."""
 _QUERIED = regex(r"ecc_errors_(corrected|uncorrected)_(volatile|aggregate)_(total|dram|sram)")
 """A count of errors by its name in `--query-gpu`, which scripts print in front of the value."""
 _ENOUGH = 3
@@ -38,7 +38,7 @@ def read_q(text: str) -> Section | None:
     """A root that holds the header's keys and one `gpu` section per device, None when there is neither.
 
     The table of `--query-gpu` is one, too.
-    Sections cut out of the text of one GPU are that GPU's, though its name and address are not told.
+    Sections cut out of the text of one GPU are that GPU's, though its name and address are not known.
     """
     if (queried := read_query(text)) is not None:
         for gpu in queried.all("gpu"):
@@ -54,21 +54,21 @@ def read_q(text: str) -> Section | None:
         device = _GPU.match(content)
         while branch[-1][0] >= indent or (device and len(branch) > 1):
             branch.pop()
-        section = Section("gpu", device[1]) if device else _section(content)
+        section = Section("gpu", device[1]) if device else _parse_line(content)
         branch[-1][1].parts.append(section)
         branch.append((indent, section))
     if root.find("gpu") or root.find("attached_gpus"):
         return root
     _put_queried(root)
     names = [part.name for part in root.parts]
-    cut = len(set(names)) == len(names) and any(part.parts and part.name in _PARTS for part in root.parts)
-    if cut:
-        gpu = Section("gpu", parts=[part for part in root.parts if part.parts or _home(part) is None])
+    is_gpu = len(set(names)) == len(names) and any(part.parts and part.name in _PARTS for part in root.parts)
+    if is_gpu:
+        gpu = Section("gpu", parts=[part for part in root.parts if part.parts or _home_path(part) is None])
         for part in root.parts:
-            if not part.parts and (home := _home(part)):
-                _inside(gpu, home).parts.append(part)
+            if not part.parts and (home := _home_path(part)):
+                _inner_section(gpu, home).parts.append(part)
         return Section("", parts=[gpu])
-    return _headless(root.parts)
+    return _headless_gpu(root.parts)
 
 
 def _put_queried(root: Section) -> None:
@@ -89,20 +89,20 @@ def _put_queried(root: Section) -> None:
     root.parts = [*(part for part in root.parts if not _QUERIED.fullmatch(part.name)), counts]
 
 
-def _headless(lines: list[Section]) -> Section | None:
+def _headless_gpu(lines: list[Section]) -> Section | None:
     """A GPU of lines that lost their headings, where enough of them have a name that no other section has."""
     gpu = Section("gpu")
     lines = [inner for line in lines for inner in (line, *line.parts)]
-    homed = [(home, part) for part in lines if (home := _home(part))]
+    homed = [(home, part) for part in lines if (home := _home_path(part))]
     for home, part in homed:
-        here = _inside(gpu, home)
+        here = _inner_section(gpu, home)
         if here.find(part.name) is not None:
             return None  # the lines of several GPUs
         here.parts.append(part)
     return Section("", parts=[gpu]) if len(homed) >= _ENOUGH else None
 
 
-def _inside(gpu: Section, home: str) -> Section:
+def _inner_section(gpu: Section, home: str) -> Section:
     """The section of a GPU at a path, made where it is not there."""
     here = gpu
     for name in home.split("/"):
@@ -114,32 +114,32 @@ def _inside(gpu: Section, home: str) -> Section:
     return here
 
 
-def _home(part: Section) -> str | None:
+def _home_path(part: Section) -> str | None:
     """The section that a line is of, where its name tells."""
     if part.name in _STATES:
         return "clocks_event_reasons" if part.text == "Active" else None
-    return _homes().get(part.name)
+    return _home_paths().get(part.name)
 
 
 @cache
-def _homes() -> Mapping[str, str]:
+def _home_paths() -> Mapping[str, str]:
     """The only section that has a line of that name, for names of three words and more."""
-    found: dict[str, dict[str, None]] = {}
+    homes_by_name: dict[str, dict[str, None]] = {}
     for row in fields.rows():
         for path in row.paths:
             home, _, name = path.rpartition("/")
             if name.count("_") > 1 and home:
-                found.setdefault(name, {})[home] = None
-    return {name: home for name, homes in found.items() for home in _only(homes)}
+                homes_by_name.setdefault(name, {})[home] = None
+    return {name: home for name, homes in homes_by_name.items() for home in _single_home(homes)}
 
 
-def _only(homes: Mapping[str, None]) -> Iterator[str]:
+def _single_home(homes: Mapping[str, None]) -> Iterator[str]:
     """The first heading, where all are names of the same section in different drivers."""
     if len({home.partition("/")[0].removeprefix("gpu_") for home in homes}) == 1:
         yield next(iter(homes))
 
 
-def _section(content: str) -> Section:
+def _parse_line(content: str) -> Section:
     """A key with its value, or the heading of what follows."""
     if colon := _COLON.search(content):
         # R610 calls a threshold "GPU Slowdown T.Limit Temp Specification"

@@ -87,8 +87,8 @@ def read_query(text: str) -> Section | None:
     row_values = [
         dict(zip(heads, map(str.strip, row), strict=True)) for row in rows[1:] if len(row) == len(heads)
     ]
-    latest = _latest(row_values)
-    gpus = [_gpu(values) for values in latest]
+    latest = _latest_rows(row_values)
+    gpus = [_gpu_section(values) for values in latest]
     if not any(gpu.parts for gpu in gpus):
         return None
     shared = {"driver_version", "count"}.intersection(heads)
@@ -98,7 +98,7 @@ def read_query(text: str) -> Section | None:
     return Section("", parts=[*header, *gpus])
 
 
-def _latest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+def _latest_rows(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """The last row of each GPU, as a loop prints several; where none has a name those of the last time."""
     id_columns = [name for name in _NAMES if all(row.get(name) and not error_name(row[name]) for row in rows)]
     if rows and id_columns:
@@ -106,11 +106,11 @@ def _latest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     return [row for row in rows if row.get("timestamp") == rows[-1].get("timestamp")]
 
 
-def _gpu(values: Mapping[str, str]) -> Section:
+def _gpu_section(values: Mapping[str, str]) -> Section:
     gpu = Section("gpu", next((values[name] for name in _BUS if name in values), ""))
     for head, value in values.items():
         reason = _REASON.fullmatch(head)
-        path = f"clocks_event_reasons/{reason[1]}" if reason else _paths().get(head, "")
+        path = f"clocks_event_reasons/{reason[1]}" if reason else _column_paths().get(head, "")
         if path and (not reason or value == "Active"):  # some reasons that are absent prove no absence
             _add_value(gpu, path, value)
         elif head.startswith("ecc.errors."):
@@ -132,6 +132,6 @@ def _add_value(gpu: Section, path: str, value: str) -> None:
 
 
 @cache
-def _paths() -> dict[str, str]:
+def _column_paths() -> dict[str, str]:
     rows = (line.split() for line in filter(None, _COLUMNS.splitlines()))
     return {name: path for path, *names in rows for name in names}

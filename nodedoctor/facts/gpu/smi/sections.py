@@ -42,8 +42,8 @@ class Section:
 
     def value(self, *paths: str) -> str | None:
         """The text of the first path that exists; names changed between drivers, so several may be asked."""
-        found = (self.find(path) for path in paths)
-        return next((section.text for section in found if section), None)
+        sections = (self.find(path) for path in paths)
+        return next((section.text for section in sections if section), None)
 
 
 def plain(name: str) -> str:
@@ -99,6 +99,6 @@ def read_xml(text: str) -> Section | None:
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.data
-    with contextlib.suppress(expat.ExpatError, _TooDeep):  # cut off or damaged: what was complete stands
+    with contextlib.suppress(expat.ExpatError, _TooDeep):  # cut off or damaged: what was complete is kept
         parser.Parse(inert(text[begin:]), True)
     return builder.root()

@@ -58,9 +58,9 @@ class SmiXml:
     gpus: GpuReading
 
     @classmethod
-    def parse(cls, seen: Observation) -> SmiXml | Unseen:
+    def parse(cls, observation: Observation) -> SmiXml | Unseen:
         """Read the document; one that was cut off gives its complete GPUs."""
-        reading = _sections(seen, read_xml(seen.text))
+        reading = _read_sections(observation, read_xml(observation.text))
         return reading if isinstance(reading, Unseen) else cls(reading)
 
 
@@ -72,155 +72,157 @@ class SmiQ:
     gpus: GpuReading
 
     @classmethod
-    def parse(cls, seen: Observation) -> SmiQ | Unseen:
+    def parse(cls, observation: Observation) -> SmiQ | Unseen:
         """Read the text of any driver."""
-        reading = _sections(seen, read_q(seen.text))
+        reading = _read_sections(observation, read_q(observation.text))
         return reading if isinstance(reading, Unseen) else cls(reading)
 
 
 @fact(TABLE, shown=False)
 @record
 class SmiTable:
-    """What the table of `nvidia-smi` says, or the error that stands in its place."""
+    """What the table of `nvidia-smi` says, or the error in its place."""
 
     gpus: GpuReading
 
     @classmethod
-    def parse(cls, seen: Observation) -> SmiTable | Unseen:
-        """Read the table; it may follow a prompt, and errors may stand before it."""
-        driver, cuda = table.versions(seen.text)
-        corrupt = corrupt_inforoms(_printed_text(seen))
-        listed = tuple(
+    def parse(cls, observation: Observation) -> SmiTable | Unseen:
+        """Read the table; it may follow a prompt, and errors may come before it."""
+        driver, cuda = table.versions(observation.text)
+        corrupt = corrupt_inforoms(_printed_text(observation))
+        gpus = tuple(
             replace(gpu, errors={**gpu.errors, "inforom_image_version": "CORRUPTED_INFOROM"})
             if gpu.bus_id in corrupt
             else gpu
-            for gpu in table.gpus(seen.text)
+            for gpu in table.gpus(observation.text)
         )
-        broken = [gone for gpu in listed if (gone := table.lost(gpu))]
-        counted = len(listed) if table.is_whole(seen.text) else None
-        reading = GpuReading(TABLE, driver, cuda, counted=counted, gpus=listed, lost=tuple(broken))
-        finished = _finished(reading, seen)
+        broken = [lost_gpu for gpu in gpus if (lost_gpu := table.lost(gpu))]
+        gpu_count = len(gpus) if table.is_whole(observation.text) else None
+        reading = GpuReading(TABLE, driver, cuda, counted=gpu_count, gpus=gpus, lost=tuple(broken))
+        finished = _finish_reading(reading, observation)
         return finished if isinstance(finished, Unseen) else cls(finished)
 
 
-def _sections(seen: Observation, root: Section | None) -> GpuReading | Unseen:
+def _read_sections(observation: Observation, root: Section | None) -> GpuReading | Unseen:
     """The reading of either long output; only an error when there is no output."""
     if root is None:
-        return _finished(GpuReading(seen.probe), seen)
+        return _finish_reading(GpuReading(observation.probe), observation)
     sections = list(root.all("gpu"))
-    numbers = _numbers(sections, list(lost_gpus(_printed_text(seen))))
+    numbers = _gpu_indexes(sections, list(lost_gpus(_printed_text(observation))))
     attached = leading_integer(root.value("attached_gpus") or "")
-    whole_text = attached == len(sections) or seen.probe == XML
+    whole_text = attached == len(sections) or observation.probe == XML
     gpus = tuple(
         replace(gpu_of(index, section), numbered=whole_text or section.value("index") is not None)
         for index, section in zip(numbers, sections, strict=True)
     )
     reading = GpuReading(
-        source=seen.probe,
-        driver_version=_version(root, "driver_version", "kmd_version"),
-        cuda_version=_version(root, "cuda_version", "cuda_umd_version"),
+        source=observation.probe,
+        driver_version=_version_word(root, "driver_version", "kmd_version"),
+        cuda_version=_version_word(root, "cuda_version", "cuda_umd_version"),
         counted=attached,
         gpus=gpus,
-        lost=tuple(gone for gpu in gpus if (gone := _nameless(gpu))),
+        lost=tuple(lost_gpu for gpu in gpus if (lost_gpu := _nameless_gpu(gpu))),
     )
-    return _finished(reading, seen)
+    return _finish_reading(reading, observation)
 
 
-def _numbers(sections: list[Section], lost: list[LostGpu]) -> list[int]:
+def _gpu_indexes(sections: list[Section], failed: list[LostGpu]) -> list[int]:
     """NVML's indexes of the GPUs shown: it numbers them by bus address, those that are lost included."""
     indexes = [leading_integer(section.value("index") or "") for section in sections]
     distinct = {index for index in indexes if index is not None}
     if len(distinct) == len(sections):  # `--query-gpu` says them
         return [index or 0 for index in indexes]
     shown = [normal_bus_id(section.text) for section in sections]
-    taken = {gone.index for gone in lost if gone.bus_id is None}
-    free = (index for index in count() if index not in taken)
-    known = [address for address in shown if address]
-    if len(known) < len(shown) or known != sorted(set(known)):
+    lost_indexes = {gpu.index for gpu in failed if gpu.bus_id is None}
+    free = (index for index in count() if index not in lost_indexes)
+    bus_ids = [address for address in shown if address]
+    if len(bus_ids) < len(shown) or bus_ids != sorted(set(bus_ids)):
         return list(islice(free, len(shown)))
-    number = dict(zip(sorted({*known, *(gone.bus_id for gone in lost if gone.bus_id)}), free, strict=False))
-    return [number[address] for address in known]
+    number = dict(zip(sorted({*bus_ids, *(gpu.bus_id for gpu in failed if gpu.bus_id)}), free, strict=False))
+    return [number[address] for address in bus_ids]
 
 
-def _nameless(gpu: Gpu) -> LostGpu | None:
+def _nameless_gpu(gpu: Gpu) -> LostGpu | None:
     """A GPU that cannot say its UUID, or that is said to be lost in place of a value, no longer answers."""
     errors = {*gpu.errors.values()} if gpu.uuid is None else {}
     error = "GPU_IS_LOST" if "GPU_IS_LOST" in errors else gpu.errors.get("uuid", "NOT_SUPPORTED")
     return None if error in _HARMLESS else LostGpu(gpu.index, gpu.bus_id, error, f"GPU UUID: {error}")
 
 
-def _finished(reading: GpuReading, seen: Observation) -> GpuReading | Unseen:
+def _finish_reading(reading: GpuReading, observation: Observation) -> GpuReading | Unseen:
     """Add what the text says besides GPUs: errors, devices that could not be opened, where it was cut off."""
-    said = _printed_text(seen)
-    lost = merged(reading.lost, tuple(lost_gpus(said)))
-    failed = None if reading.gpus else init_error(said)
-    if not (reading.gpus or lost or failed):
-        return _unseen(seen)
-    gone = {gpu.index for gpu in lost} | {gpu.bus_id for gpu in lost if gpu.bus_id}
-    gpus = tuple(gpu for gpu in reading.gpus if gpu.index not in gone and gpu.bus_id not in gone)
-    hidden = (reading.counted or 0) - len(gpus) - len(lost)
-    ended_well = seen.rc in _WHOLE or not gpus  # without GPUs the text says itself what failed
-    asked_for_some = seen.answered and ended_well and seen.probe == Q  # `-q -i 4` counts all and shows one
-    reason = "not-visible-here" if asked_for_some else Unseen.of(seen).reason
-    interrupted = None if seen.answered and hidden <= 0 and ended_well else reason
+    printed = _printed_text(observation)
+    all_lost = merged(reading.lost, tuple(lost_gpus(printed)))
+    failed = None if reading.gpus else init_error(printed)
+    if not (reading.gpus or all_lost or failed):
+        return _why_no_output(observation)
+    lost_keys = {gpu.index for gpu in all_lost} | {gpu.bus_id for gpu in all_lost if gpu.bus_id}
+    gpus = tuple(gpu for gpu in reading.gpus if gpu.index not in lost_keys and gpu.bus_id not in lost_keys)
+    hidden = (reading.counted or 0) - len(gpus) - len(all_lost)
+    complete = observation.rc in _WHOLE or not gpus  # without GPUs the text says itself what failed
+    asked_for_some = observation.answered and complete and observation.probe == Q  # `-q -i 4` shows one only
+    reason = "not-visible-here" if asked_for_some else Unseen.of(observation).reason
+    interrupted = None if observation.answered and hidden <= 0 and complete else reason
     return replace(
         reading,
         gpus=gpus,
-        lost=lost,
+        lost=all_lost,
         init_error=failed,
-        nvml_version=library_version(said),
+        nvml_version=library_version(printed),
         interrupted=interrupted,
-        interrupted_note=_interruption(seen, reading.counted, len(gpus)) if interrupted else "",
-        seconds=seen.seconds or None,
+        interrupted_note=_interruption_note(observation, reading.counted, len(gpus)) if interrupted else "",
+        seconds=observation.seconds or None,
     )
 
 
 def merged(*lists: tuple[LostGpu, ...]) -> tuple[LostGpu, ...]:
     """Lost GPUs of several sources, each once: by bus address, else by index."""
-    found: dict[str, LostGpu] = {}
-    for gone in (gone for listed in lists for gone in listed):
-        same = next((key for key, known in found.items() if _same(known, gone)), None)
-        found[same or str(len(found))] = _join_sources(found[same], gone) if same else gone
-    return tuple(found.values())
+    by_key: dict[str, LostGpu] = {}
+    for lost_gpu in (lost_gpu for source_list in lists for lost_gpu in source_list):
+        same = next((key for key, earlier in by_key.items() if _is_same_gpu(earlier, lost_gpu)), None)
+        by_key[same or str(len(by_key))] = _join_sources(by_key[same], lost_gpu) if same else lost_gpu
+    return tuple(by_key.values())
 
 
-def _same(one: LostGpu, other: LostGpu) -> bool:
-    if one.bus_id and other.bus_id:
-        return one.bus_id == other.bus_id
-    return one.index is not None and one.index == other.index
+def _is_same_gpu(first: LostGpu, second: LostGpu) -> bool:
+    if first.bus_id and second.bus_id:
+        return first.bus_id == second.bus_id
+    return first.index is not None and first.index == second.index
 
 
-def _join_sources(one: LostGpu, other: LostGpu) -> LostGpu:
+def _join_sources(first: LostGpu, second: LostGpu) -> LostGpu:
     """The first one, with what it does not know from the other."""
     return replace(
-        one,
-        index=other.index if one.index is None else one.index,
-        bus_id=one.bus_id or other.bus_id,
-        error=other.error if one.error == "UNKNOWN" else one.error,
+        first,
+        index=second.index if first.index is None else first.index,
+        bus_id=first.bus_id or second.bus_id,
+        error=second.error if first.error == "UNKNOWN" else first.error,
     )
 
 
-def _interruption(seen: Observation, wanted: int | None, shown: int) -> str:
-    if not seen.answered:
-        return f"{seen.probe}: {seen.note or seen.outcome.value}"
-    if seen.rc not in _WHOLE:
-        return f"{seen.probe}: ended with exit code {seen.rc} after {count_with_noun(shown, 'GPU')}"
-    return f"{seen.probe}: counts {wanted} GPUs and shows {shown}: cut off, or asked about some of them"
+def _interruption_note(observation: Observation, wanted: int | None, gpus: int) -> str:
+    if not observation.answered:
+        return f"{observation.probe}: {observation.note or observation.outcome.value}"
+    if observation.rc not in _WHOLE:
+        return (
+            f"{observation.probe}: ended with exit code {observation.rc} after {count_with_noun(gpus, 'GPU')}"
+        )
+    return f"{observation.probe}: counts {wanted} GPUs and shows {gpus}: cut off, or asked about some of them"
 
 
-def _unseen(seen: Observation) -> Unseen:
-    if seen.answered and "not found" in _printed_text(seen):
-        said = inert(_printed_text(seen).strip()[:200])
-        return Unseen("missing-tool", f"{seen.probe}: {said}", probe=seen.probe)
-    return Unseen.of(seen)
+def _why_no_output(observation: Observation) -> Unseen:
+    if observation.answered and "not found" in _printed_text(observation):
+        printed = inert(_printed_text(observation).strip()[:200])
+        return Unseen("missing-tool", f"{observation.probe}: {printed}", probe=observation.probe)
+    return Unseen.of(observation)
 
 
-def _version(root: Section, *names: str) -> str | None:
+def _version_word(root: Section, *names: str) -> str | None:
     """The first word, when it is a version: R610 adds `[Deprecated; ...]`, containers may say N/A."""
     words = ((root.value(name) or "").partition(" ")[0] for name in names)
     return next((word for word in words if shapes.version(word)), None)
 
 
-def _printed_text(seen: Observation) -> str:
+def _printed_text(observation: Observation) -> str:
     """Everything nvidia-smi printed; errors come on either stream."""
-    return f"{seen.text}\n{seen.note}"
+    return f"{observation.text}\n{observation.note}"

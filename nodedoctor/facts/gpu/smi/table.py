@@ -61,16 +61,16 @@ def is_whole(text: str) -> bool:
 def gpus(text: str) -> Iterator[Gpu]:
     """The GPUs of the table, in its order, each with its processes."""
     lines = inert(text).splitlines()
-    listed = list(_processes(lines))
-    mig = [int(found["gpu"]) for found in map(_MIG_DEVICE.match, lines) if found]
+    pairs = list(_read_processes(lines))
+    mig = [int(match["gpu"]) for match in map(_MIG_DEVICE.match, lines) if match]
     for place, line in enumerate(lines):
         if head := _GPU.match(line.strip()):
             index = int(head["index"])
             below = [row.strip() for row in lines[place + 1 : place + 3]]
-            values, errors = _gpu(head, below)
+            values, errors = _read_gpu(head, below)
             if values.get("mig_mode") is not None:
                 values["mig_devices"] = mig.count(index)
-            processes = tuple(process for gpu, process in listed if gpu == index)
+            processes = tuple(process for gpu, process in pairs if gpu == index)
             printed = "\n".join(lines[place : place + 3])
             yield Gpu(index=index, processes=processes, **values, errors=errors, printed=printed)
 
@@ -82,28 +82,28 @@ def lost(gpu: Gpu) -> LostGpu | None:
     return None
 
 
-def _gpu(head: re.Match[str], below: list[str]) -> tuple[dict[str, Any], dict[str, str]]:
+def _read_gpu(head: re.Match[str], below: list[str]) -> tuple[dict[str, Any], dict[str, str]]:
     """The values of the three lines a GPU has (two before R450), and the errors in their place."""
     name = head["name"]
-    told: dict[str, tuple[Any, str | None]] = {
+    readings: dict[str, tuple[Any, str | None]] = {
         "name": (None if name.endswith("...") or error_name(name) else name, None),
         "bus_id": (normal_bus_id(head["bus"]), None),
-        "persistence_mode": _persistence(head["persistence"]),
-        **_ecc(head["ecc"]),
+        "persistence_mode": _persistence_mode(head["persistence"]),
+        **_ecc_errors(head["ecc"]),
     }
     if below and (use := _USE.match(below[0])):
-        told |= _use(use)
+        readings |= _use_values(use)
     if len(below) > 1 and (mode := _MIG.match(below[1])):
-        told["mig_mode"] = value_of(mode["mig"], flag)
-    values = {name: value for name, (value, _) in told.items() if value is not None}
-    return values, {name: error for name, (_, error) in told.items() if error}
+        readings["mig_mode"] = value_of(mode["mig"], flag)
+    values = {name: value for name, (value, _) in readings.items() if value is not None}
+    return values, {name: error for name, (_, error) in readings.items() if error}
 
 
-def _persistence(column: str) -> tuple[Any, str | None]:
+def _persistence_mode(column: str) -> tuple[Any, str | None]:
     return (None, None) if column in _MODELS else value_of(column, flag)
 
 
-def _ecc(column: str) -> dict[str, tuple[Any, str | None]]:
+def _ecc_errors(column: str) -> dict[str, tuple[Any, str | None]]:
     """The count of uncorrectable errors; `Off` when ECC is off, `On` on a GPU in MIG mode."""
     mode = flag(column)
     if mode is None:
@@ -113,7 +113,7 @@ def _ecc(column: str) -> dict[str, tuple[Any, str | None]]:
     return {"ecc_mode": (mode, None)}
 
 
-def _use(use: re.Match[str]) -> dict[str, tuple[Any, str | None]]:
+def _use_values(use: re.Match[str]) -> dict[str, tuple[Any, str | None]]:
     return {
         "fan_percent": value_of(use["fan"], leading_integer),
         "temperature_c": value_of(use["temperature"], leading_integer),
@@ -127,10 +127,10 @@ def _use(use: re.Match[str]) -> dict[str, tuple[Any, str | None]]:
     }
 
 
-def _processes(lines: list[str]) -> Iterator[tuple[int, GpuProcess]]:
+def _read_processes(lines: list[str]) -> Iterator[tuple[int, GpuProcess]]:
     """The index of the GPU and the process; an older driver has no columns for MIG instances."""
-    for found in map(_PROCESS.match, (line.strip() for line in lines)):
-        if found:
-            instances = (leading_integer(found["gi"] or ""), leading_integer(found["ci"] or ""))
-            said = (KINDS[found["type"]], leading_integer(found["used"]), program(found["name"]))
-            yield int(found["gpu"]), GpuProcess(int(found["pid"]), *said, *instances)
+    for match in map(_PROCESS.match, (line.strip() for line in lines)):
+        if match:
+            instances = (leading_integer(match["gi"] or ""), leading_integer(match["ci"] or ""))
+            columns = (KINDS[match["type"]], leading_integer(match["used"]), program(match["name"]))
+            yield int(match["gpu"]), GpuProcess(int(match["pid"]), *columns, *instances)

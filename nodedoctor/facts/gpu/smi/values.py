@@ -19,7 +19,7 @@ _RECOVERY = {"reset": "gpu-reset", "reboot": "node-reboot"}
 
 
 def value_of(text: str | None, read: Reader) -> tuple[Any, str | None]:
-    """A text as its value, or None and the name of the error that stands in its place.
+    """A text as its value, or None and the name of the error in its place.
 
     An absent or empty text is neither: that driver does not print it.
     """
@@ -38,14 +38,14 @@ def text_of(text: str) -> str | None:
 
 def number(text: str) -> float | None:
     """The number a value begins with, whatever its unit."""
-    found = _NUMBER.match(text)
-    return float(found[0]) if found else None
+    match = _NUMBER.match(text)
+    return float(match[0]) if match else None
 
 
 def leading_integer(text: str) -> int | None:
     """The whole number a value begins with: `81559 MiB`, `8 %`, `16x`, `2560 bank(s)`."""
-    found = number(text)
-    return None if found is None else round(found)
+    leading = number(text)
+    return None if leading is None else round(leading)
 
 
 def flag(text: str) -> bool | None:
@@ -93,14 +93,14 @@ def fabric_status(text: str) -> str | None:
 
 def device_id(text: str) -> str | None:
     """The device half of a PCI id: `0x233010DE` is 2330."""
-    found = _PCI_ID.fullmatch(text)
-    return found[1].lower() if found else None
+    match = _PCI_ID.fullmatch(text)
+    return match[1].lower() if match else None
 
 
 def subsystem_id(text: str) -> str | None:
     """A subsystem as device:vendor: `0x16C110DE` is 16c1:10de."""
-    found = _PCI_ID.fullmatch(text)
-    return f"{found[1]}:{found[2]}".lower() if found else None
+    match = _PCI_ID.fullmatch(text)
+    return f"{match[1]}:{match[2]}".lower() if match else None
 
 
 def program(text: str) -> str | None:

@@ -23,7 +23,7 @@ starts within a few; more would be waiting for somebody's job to end."""
 MINUTES = 10
 """Ours: time limit of our job without `--time`; short jobs fit before planned ones."""
 
-_HELD = 'echo "$SLURM_JOB_ID $SLURM_JOB_NODELIST"; exec cat'
+_SCRIPT = 'echo "$SLURM_JOB_ID $SLURM_JOB_NODELIST"; exec cat'
 
 
 class Pending(FleetError):
@@ -49,17 +49,17 @@ class Allocation:
         self._words = words
         self._hosts = hosts
         self._said: list[str] = []
-        self._lines = listen(Command(self._argv(), stdin=b"", tied=True), parting=PARTING)
+        self._lines = listen(Command(self._salloc_command(), stdin=b"", tied=True), parting=PARTING)
 
     async def get(self, patience: float) -> None:
         """Wait for the nodes; FleetError, and nothing left in the queue, when Slurm does not give them."""
-        granting = asyncio.create_task(_granted(self._lines, self._said))
+        granting = asyncio.create_task(_await_grant(self._lines, self._said))
         try:
             await asyncio.wait({granting}, timeout=patience)
             if not granting.done():
-                raise Pending(self._hosts, patience, await self._reason())
+                raise Pending(self._hosts, patience, await self._queue_reason())
             if not granting.result():
-                raise FleetError(f"Slurm gives no nodes: {self._complaint()}")
+                raise FleetError(f"Slurm gives no nodes: {self._salloc_error()}")
         except BaseException:
             granting.cancel()
             await asyncio.wait({granting})
@@ -71,12 +71,12 @@ class Allocation:
         """Give the nodes back."""
         await self._lines.aclose()
 
-    def _argv(self) -> tuple[str, ...]:
+    def _salloc_command(self) -> tuple[str, ...]:
         ours = ("--no-bell", f"--time={self._minutes}", "--ntasks-per-node=1", "--no-kill")
         hosts = (f"--nodelist={fold(self._hosts)}", f"--nodes={len(self._hosts)}") if self._hosts else ()
-        return ("salloc", *ours, *self._words, *hosts, f"--job-name={self._name}", "/bin/sh", "-c", _HELD)
+        return ("salloc", *ours, *self._words, *hosts, f"--job-name={self._name}", "/bin/sh", "-c", _SCRIPT)
 
-    async def _reason(self) -> str:
+    async def _queue_reason(self) -> str:
         """What squeue says of our job."""
         words = ("--noheader", f"--name={self._name}", "--format=%i|%T|%r")
         answer = await control.ask("squeue", *words, timeout=5.0)
@@ -84,7 +84,7 @@ class Allocation:
         state, _, reason = rest.partition("|")
         return f"job {job} is {state.casefold()} for {reason}" if reason else "squeue does not say why"
 
-    def _complaint(self) -> str:
+    def _salloc_error(self) -> str:
         """salloc's error, without the line that only says where to read about options."""
         lines = [line for line in self._said if line.strip() and not line.startswith("Try ")]
         errors = [line for line in lines if "error:" in line] or lines or ["salloc says nothing"]
@@ -92,13 +92,13 @@ class Allocation:
         return errors[-1].removeprefix("salloc: ").removeprefix("error: ").strip() + options
 
 
-async def _granted(lines: AsyncIterator[tuple[int, str]], said: list[str]) -> str:
+async def _await_grant(lines: AsyncIterator[tuple[int, str]], output: list[str]) -> str:
     """The line salloc's command prints once there are nodes; "" when salloc ends first."""
     try:
         async for fd, line in lines:
             if fd == 1:
                 return line.strip()
-            said.append(line)
+            output.append(line)
     except OSError as error:
-        said.append(f"salloc: {error.strerror or error}")
+        output.append(f"salloc: {error.strerror or error}")
     return ""

@@ -45,7 +45,7 @@ class SlurmAsking:
 
     async def nodes(self, hosts: tuple[str, ...]) -> AsyncGenerator[Node, None]:
         """All of these, as they come."""
-        self._go(self._step(hosts))
+        self._start_task(self._run_step(hosts))
         try:
             while (node := await self._nodes.get()) is not None:
                 if isinstance(node, BaseException):  # a bug of ours
@@ -60,38 +60,38 @@ class SlurmAsking:
     def _passed(self) -> float:
         return time.monotonic() - self._began
 
-    def _go(self, work: Coroutine[None, None, None]) -> None:
+    def _start_task(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._running.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._task_done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _task_done(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()):
             self._nodes.put_nowait(error)
         if not self._running:
             self._nodes.put_nowait(None)
 
-    def _tell(self, node: Node) -> None:
+    def _hand_over(self, node: Node) -> None:
         if node.host not in self._told:
             self._told.add(node.host)
             self._nodes.put_nowait(node)
 
-    async def _step(self, hosts: tuple[str, ...], *, arrives: bool = False) -> None:
-        """Run one step over these hosts until it ends or the deadline; every host is told or asked again."""
-        left = self._request.deadline - self._passed
+    async def _run_step(self, hosts: tuple[str, ...], *, arrives: bool = False) -> None:
+        """Run one step over these hosts until its end or the deadline; each is reported or asked again."""
+        seconds = self._request.deadline - self._passed
         step = SlurmStep()
         self._turn.update(dict.fromkeys(hosts, step))
-        hearing = asyncio.create_task(self._hear(step, hosts, left, arrives))
-        await asyncio.wait({hearing}, timeout=left)
-        self._settle(step, hosts, over=not hearing.done())
+        hearing = asyncio.create_task(self._listen(step, hosts, seconds, arrives))
+        await asyncio.wait({hearing}, timeout=seconds)
+        self._settle_hosts(step, hosts, over=not hearing.done())
         hearing.cancel()
         await asyncio.wait({hearing})
         if not hearing.cancelled():
             hearing.result()
 
-    async def _hear(self, step: SlurmStep, hosts: tuple[str, ...], left: float, arrives: bool) -> None:
-        request = replace(self._request, deadline=left)
+    async def _listen(self, step: SlurmStep, hosts: tuple[str, ...], seconds: float, arrives: bool) -> None:
+        request = replace(self._request, deadline=seconds)
         script = node_side.script(request, self._brought, arrives=arrives)
         command = Command(
             argv(self._job, self._words, hosts, script, stdin=arrives),
@@ -100,63 +100,67 @@ class SlurmAsking:
         try:
             async with contextlib.aclosing(listen(command, parting=PARTING)) as lines:
                 async for fd, line in lines:
-                    said = step.observe(fd, line)
-                    if said is not None and said.host in hosts:
-                        self._answered(said, arrives)
+                    answer = step.observe(fd, line)
+                    if answer is not None and answer.host in hosts:
+                        self._take_answer(answer, arrives)
         except OSError as error:
             step.errors.append(f"srun: {error.strerror or error}")
 
-    def _answered(self, said: NodeAnswer, arrives: bool) -> None:
-        lacks = said.rc == 127 and node_side.NO_NODEDOCTOR in said.errors
+    def _take_answer(self, answer: NodeAnswer, arrives: bool) -> None:
+        lacks = answer.rc == 127 and node_side.NO_NODEDOCTOR in answer.errors
         if lacks and self._brought and not arrives and self._request.deadline - self._passed > LEAST:
-            self._turn[said.host] = None
-            self._lacking.append(said.host)
+            self._turn[answer.host] = None
+            self._lacking.append(answer.host)
             if len(self._lacking) == 1:
-                self._go(self._bring())
+                self._start_task(self._bring_tool())
             return
-        seen = Observation(
+        observation = Observation(
             "slurm",
             Outcome.OK,
-            text=said.text,
-            rc=said.rc,
+            text=answer.text,
+            rc=answer.rc,
             seconds=round(self._passed, 3),
-            note=said.errors,
-            truncated=said.truncated,
+            note=answer.errors,
+            truncated=answer.truncated,
         )
-        self._tell(reading.node(said.host, seen))
+        self._hand_over(reading.node(answer.host, observation))
 
-    async def _bring(self) -> None:
+    async def _bring_tool(self) -> None:
         await asyncio.sleep(TOGETHER)
         hosts, self._lacking = tuple(self._lacking), []
-        await self._step(hosts, arrives=True)
+        await self._run_step(hosts, arrives=True)
 
-    def _settle(self, step: SlurmStep, hosts: tuple[str, ...], *, over: bool) -> None:
+    def _settle_hosts(self, step: SlurmStep, hosts: tuple[str, ...], *, over: bool) -> None:
         """Say what became of the hosts without an answer, or ask them again when others were the reason."""
         waiting = [host for host in hosts if host not in self._told and self._turn[host] is step]
-        lost = [host for host in waiting if host in step.lost]
+        lost_hosts = [host for host in waiting if host in step.lost]
         rest = [host for host in waiting if host not in step.lost]
-        for host in lost:
-            self._tell(
-                self._without(host, "unreachable", f"Slurm could not start anything there: {step.lost[host]}")
+        for host in lost_hosts:
+            self._hand_over(
+                self._silent_node(
+                    host, "unreachable", f"Slurm could not start anything there: {step.lost[host]}"
+                )
             )
-        if rest and lost and not over and self._request.deadline - self._passed > LEAST:
-            self._go(self._step(tuple(rest)))
+        if rest and lost_hosts and not over and self._request.deadline - self._passed > LEAST:
+            self._start_task(self._run_step(tuple(rest)))
             return
         running = set(step.begun.values())
         for host in rest:
             if over:
                 how_far = "nodedoctor runs there" if host in running else "Slurm had started nothing there"
-                self._tell(self._without(host, "silent", f"no answer in {self._passed:.0f} s; {how_far}"))
-            elif host in step.ended and not lost:
-                self._tell(self._without(host, "unable", f"its task ended: {step.ended[host]}"))
+                self._hand_over(
+                    self._silent_node(host, "silent", f"no answer in {self._passed:.0f} s; {how_far}")
+                )
+            elif host in step.ended and not lost_hosts:
+                self._hand_over(self._silent_node(host, "unable", f"its task ended: {step.ended[host]}"))
             else:
-                self._tell(self._without(host, "unreachable", _why(step, lost)))
+                self._hand_over(self._silent_node(host, "unreachable", _lost_reason(step, lost_hosts)))
 
-    def _without(self, host: str, state: NodeState, note: str) -> Node:
+    def _silent_node(self, host: str, state: NodeState, note: str) -> Node:
         return Node(host, state, note=note, seconds=round(self._passed, 3))
 
 
-def _why(step: SlurmStep, lost: list[str]) -> str:
-    if lost:
-        return f"Slurm ended the step because of {fold(lost)}, and there was no time to ask again"
+def _lost_reason(step: SlurmStep, lost_hosts: list[str]) -> str:
+    if lost_hosts:
+        return f"Slurm ended the step because of {fold(lost_hosts)}, and there was no time to ask again"
     return f"srun: {step.errors[0]}" if step.errors else "srun ended without naming it"

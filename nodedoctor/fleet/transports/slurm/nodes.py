@@ -52,25 +52,25 @@ class SinfoRow:
 
     def closed(self, *, reservation: bool = False) -> str:
         """Why Slurm would start nothing there, in words for people; empty when it would."""
-        told = [_FLAGS[flag] for flag in self.flags if flag in _FLAGS]
+        reasons = [_FLAGS[flag] for flag in self.flags if flag in _FLAGS]
         if self.state in _CLOSED and not (reservation and self.state in _RESERVATION):
-            told.insert(0, _CLOSED[self.state])
-        if not told:
+            reasons.insert(0, _CLOSED[self.state])
+        if not reasons:
             return ""
-        because = f": {self.reason}" if self.reason and self.reason.casefold() != told[-1] else ""
-        return f"Slurm has it as {', '.join(told)}{because}"
+        because = f": {self.reason}" if self.reason and self.reason.casefold() != reasons[-1] else ""
+        return f"Slurm has it as {', '.join(reasons)}{because}"
 
 
 def rows(text: str) -> tuple[SinfoRow, ...]:
     """The lines of `sinfo` in FORMAT; what is not one of them is passed over."""
-    found = []
+    sinfo_rows = []
     for line in text.splitlines():
         parts = [part.strip() for part in line.split("|", 3)]
         if len(parts) != 4 or not parts[0]:
             continue
         host, partition, state, reason = parts
         name = state.rstrip("".join(_FLAGS) + _OPEN_FLAGS)
-        found.append(
+        sinfo_rows.append(
             SinfoRow(
                 host,
                 partition.rstrip("*"),
@@ -80,18 +80,18 @@ def rows(text: str) -> tuple[SinfoRow, ...]:
                 default=partition.endswith("*"),
             )
         )
-    return tuple(found)
+    return tuple(sinfo_rows)
 
 
-def chosen(found: Iterable[SinfoRow], *, everywhere: bool) -> dict[str, SinfoRow]:
+def chosen(sinfo_rows: Iterable[SinfoRow], *, everywhere: bool) -> dict[str, SinfoRow]:
     """One row per node, in order: of the default partition alone, where no other was named and there is one.
 
     A job runs in one partition, so nodes outside the default one are not meant by an option-less `srun`.
     """
-    kept = list(found)
-    if not everywhere and any(row.default for row in kept):
-        kept = [row for row in kept if row.default]
-    return {row.host: row for row in kept}
+    candidates = list(sinfo_rows)
+    if not everywhere and any(row.default for row in candidates):
+        candidates = [row for row in candidates if row.default]
+    return {row.host: row for row in candidates}
 
 
 def option(words: tuple[str, ...], short: str, long: str) -> str:

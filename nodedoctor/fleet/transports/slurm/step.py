@@ -41,7 +41,7 @@ _LABELLED = re.compile(r" *(\d+): ?(.*)", re.S)
 # src/api/step_launch.c, src/srun/libsrun: what srun says of nodes.
 _NOT_STARTED = re.compile(r"srun: error: Task launch for \S+ failed on node (\S+?): (.*)")
 _NODE_FAILED = re.compile(r"srun: error: Node failure on (\S+)")
-_ENDED = re.compile(r"srun: error: (\S+): tasks? \S+: (.*)")
+_TASK_ENDED = re.compile(r"srun: error: (\S+): tasks? \S+: (.*)")
 _ERROR = re.compile(r"srun: (?:error|fatal): (.*)")
 
 
@@ -55,8 +55,8 @@ def argv(
 ) -> tuple[str, ...]:
     """srun for one step on these nodes of a job, beside whatever runs there; `words` are other options.
 
-    No node's end ends the others' (`--wait=0 --kill-on-bad-exit=0 --no-kill`). The working directory of
-    whoever asks may not be there; `/` is.
+    No node's end ends the others' (`--wait=0 --kill-on-bad-exit=0 --no-kill`). Our working
+    directory may not be there; `/` is.
     """
     count = str(len(hosts))
     return (
@@ -117,9 +117,9 @@ class SlurmStep:
             return None
         task, text = int(labelled[1]), labelled[2]
         mark, _, rest = text.partition(" ")
-        return self._marked(task, rest) if fd == 1 and mark == MARK else None
+        return self._marked_line(task, rest) if fd == 1 and mark == MARK else None
 
-    def _marked(self, task: int, rest: str) -> NodeAnswer | None:
+    def _marked_line(self, task: int, rest: str) -> NodeAnswer | None:
         word, _, value = rest.partition(" ")
         if word == "at" and task not in self.begun:
             self.begun[task] = value.partition(" ")[2].strip() or value
@@ -141,11 +141,11 @@ class SlurmStep:
 
     def _of_srun(self, line: str) -> None:
         if match := _NOT_STARTED.match(line):
-            self.lost.update(dict.fromkeys(_hosts(match[1]), match[2].strip()))
+            self.lost.update(dict.fromkeys(_expand_hosts(match[1]), match[2].strip()))
         elif match := _NODE_FAILED.match(line):
-            self.lost.update(dict.fromkeys(_hosts(match[1]), "node failure"))
-        elif match := _ENDED.match(line):
-            self.ended.update(dict.fromkeys(_hosts(match[1]), match[2].strip()))
+            self.lost.update(dict.fromkeys(_expand_hosts(match[1]), "node failure"))
+        elif match := _TASK_ENDED.match(line):
+            self.ended.update(dict.fromkeys(_expand_hosts(match[1]), match[2].strip()))
         elif (match := _ERROR.match(line)) and len(self.errors) < MOST_ERRORS:
             self.errors.append(match[1].strip())
 
@@ -185,7 +185,7 @@ class _Packed:
         return text, int(code) if code.isascii() and code.isdigit() else None
 
 
-def _hosts(text: str) -> Iterator[str]:
+def _expand_hosts(text: str) -> Iterator[str]:
     try:
         yield from expand(text)
     except NodeSetError:

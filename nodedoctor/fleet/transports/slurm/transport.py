@@ -68,12 +68,12 @@ class Slurm:
         )  # srun(1) minds it, salloc and sinfo have names of theirs
         if usual and not option(self._words, "-p", "--partition"):
             self._words = (*self._words, f"--partition={usual}")
-        counted = option(self._words, "-N", "--nodes") or option(self._words, "-n", "--ntasks")
-        meant = () if counted else await self._meant()
-        open_hosts = tuple(host for host in meant if host not in self._closed)
-        if open_hosts or counted:
-            await self._get(open_hosts)
-        return meant or self._given
+        count = option(self._words, "-N", "--nodes") or option(self._words, "-n", "--ntasks")
+        requested = () if count else await self._requested_hosts()
+        open_hosts = tuple(host for host in requested if host not in self._closed)
+        if open_hosts or count:
+            await self._get_allocation(open_hosts)
+        return requested or self._given
 
     async def ask(self, request: FleetRequest) -> AsyncIterator[Node]:
         """Every node as its answer comes, all asked at once: Slurm starts the step by a tree of its own."""
@@ -109,69 +109,69 @@ class Slurm:
             raise FleetError(f"--slurm {self._running}: {answer.complaint}")
         state, _, nodes = answer.text.strip().partition("\n")[0].partition(" ")
         if not nodes.strip():
-            said = f"is {state.lower()}" if state else "is not running"
-            raise FleetError(f"--slurm {self._running}: the job {said}, and has no nodes")
-        return _expanded(nodes.strip())
+            description = f"is {state.lower()}" if state else "is not running"
+            raise FleetError(f"--slurm {self._running}: the job {description}, and has no nodes")
+        return _expand_names(nodes.strip())
 
     def _of_this_job(self) -> tuple[str, ...]:
         nodes = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("SLURM_NODELIST", "")
-        given = _expanded(nodes)
-        named = option(self._words, "-w", "--nodelist")
-        if strangers := set(_expanded(named)) - set(given):
+        allocated = _expand_names(nodes)
+        nodelist = option(self._words, "-w", "--nodelist")
+        if strangers := set(_expand_names(nodelist)) - set(allocated):
             raise FleetError(f"{fold(strangers)}: not in this allocation, which is {nodes}")
-        left_out = set(_expanded(option(self._words, "-x", "--exclude")))
-        given = tuple(host for host in _expanded(named) or given if host not in left_out)
-        if not given:
+        left_out = set(_expand_names(option(self._words, "-x", "--exclude")))
+        allocated = tuple(host for host in _expand_names(nodelist) or allocated if host not in left_out)
+        if not allocated:
             raise FleetError("this allocation has no nodes (SLURM_JOB_NODELIST is empty)")
-        return given
+        return allocated
 
-    async def _get(self, hosts: tuple[str, ...]) -> None:
+    async def _get_allocation(self, hosts: tuple[str, ...]) -> None:
         """Get an allocation of all these nodes, or of the idle ones: one without room must not hide them."""
         try:
-            await self._allocate(hosts)
+            await self._allocate_nodes(hosts)
         except Pending as pending:
             idle = tuple(host for host in hosts if host in self._idle)
             if not idle or idle == hosts:
                 raise
             try:
-                await self._allocate(idle)
+                await self._allocate_nodes(idle)
             except FleetError:
                 raise pending from None
             without_room = (host for host in hosts if host not in idle)
             self._closed.update(dict.fromkeys(without_room, f"Slurm has not given it {pending.why}"))
 
-    async def _allocate(self, hosts: tuple[str, ...]) -> None:
+    async def _allocate_nodes(self, hosts: tuple[str, ...]) -> None:
         allocation = Allocation(self._words, hosts, self._minutes)
         await allocation.get(self._patience)
         self._allocation, self._job = allocation, allocation.job
-        self._given = _expanded(allocation.nodes)
+        self._given = _expand_names(allocation.nodes)
 
-    async def _meant(self) -> tuple[str, ...]:
+    async def _requested_hosts(self) -> tuple[str, ...]:
         """The nodes the options mean; those that Slurm would start nothing on are noted with its reason."""
-        named = option(self._words, "-w", "--nodelist")
+        nodelist = option(self._words, "-w", "--nodelist")
         partition = option(self._words, "-p", "--partition")
         words = ["--noheader", "--Node", f"--format={FORMAT}"]
-        words += [f"--nodes={named}"] if named else []
+        words += [f"--nodes={nodelist}"] if nodelist else []
         words += [f"--partition={partition}"] if partition else []
         answer = await control.ask("sinfo", *words)
         if answer.rc != 0:
             raise FleetError(f"Slurm does not say which nodes it has: {answer.complaint}")
-        found = chosen(rows(answer.text), everywhere=bool(named or partition))
-        if strangers := set(_expanded(named)) - set(found):
+        by_host = chosen(rows(answer.text), everywhere=bool(nodelist or partition))
+        if strangers := set(_expand_names(nodelist)) - set(by_host):
             raise FleetError(f"Slurm has no node {fold(strangers)}")
-        for host in _expanded(option(self._words, "-x", "--exclude")):
-            found.pop(host, None)
-        if not found:
+        for host in _expand_names(option(self._words, "-x", "--exclude")):
+            by_host.pop(host, None)
+        if not by_host:
             raise FleetError(f"Slurm has no nodes for these options: {shlex.join(self._words) or 'none'}")
         reservation = bool(option(self._words, "--reservation", "--reservation"))
-        for host, row in found.items():
-            if why := row.closed(reservation=reservation) or ("" if named else row.busy):
+        for host, row in by_host.items():
+            if why := row.closed(reservation=reservation) or ("" if nodelist else row.busy):
                 self._closed[host] = why
-        self._idle = frozenset(host for host, row in found.items() if row.idle)
-        return tuple(found)
+        self._idle = frozenset(host for host, row in by_host.items() if row.idle)
+        return tuple(by_host)
 
 
-def _expanded(text: str) -> tuple[str, ...]:
+def _expand_names(text: str) -> tuple[str, ...]:
     try:
         return tuple(expand(text))
     except NodeSetError as error:

@@ -1,7 +1,7 @@
-"""Lets this Python be asked for its stacks, then loads the sitecustomize that it stands in front of.
+"""Lets this Python be asked for its stacks, then loads the sitecustomize that it shadows.
 
 A folder with this file comes first in PYTHONPATH where `nodedoctor run` or the block of `nodedoctor arm` put
-it there. It registers faulthandler on a real-time signal that nobody uses, writes a marker that says so, and
+it there. It registers faulthandler on an unused real-time signal, writes a marker that says so, and
 leaves everything else alone. Whatever goes wrong here is passed over: a job must never fail because of it.
 """
 
@@ -29,7 +29,7 @@ def _may_be_rank() -> bool:
     return sys.argv[:1] != ["-c"]
 
 
-def _register() -> None:
+def _register_dump() -> None:
     import os
 
     folder = os.environ.get("NODEDOCTOR_STACKS")
@@ -53,7 +53,7 @@ def _register() -> None:
     )
     if not number:
         return
-    kept: list[int] = []
+    open_fds: list[int] = []
 
     def mark() -> None:
         """Open this process's own file and say by which signal it is written."""
@@ -62,10 +62,10 @@ def _register() -> None:
             start = int(file.read().rpartition(")")[2].split()[19])
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         opened = os.open(os.path.join(folder, f"{pid}.txt"), flags, 0o600)
-        high = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 200)  # out of the way of whoever counts from 3
+        high = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 200)  # out of the way of programs that count from 3
         os.close(opened)
         faulthandler.register(number, file=high, all_threads=True, chain=False)
-        kept[:] = [high]
+        open_fds[:] = [high]
         marker = {"pid": pid, "start": start, "signal": number,
                   "place": {name: os.environ[name] for name in _PLACES if name in os.environ}}  # fmt: skip
         path = os.path.join(folder, f"{pid}.json")
@@ -137,5 +137,5 @@ def _load_shadowed() -> None:
 with contextlib.suppress(Exception):
     _name_recorder_once()
 with contextlib.suppress(Exception):
-    _register()
+    _register_dump()
 _load_shadowed()
