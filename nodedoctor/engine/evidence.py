@@ -58,10 +58,10 @@ _STEP = re.compile(
     r"|\[(?P<by>[A-Za-z_]\w*=[^\]]*)\]"
 )
 _NOTED: Mapping[str, Callable[[Observation], Any]] = {
-    "@note": lambda seen: seen.note,
-    "@rc": lambda seen: seen.rc,
-    "@seconds": lambda seen: seen.seconds,
-    "@outcome": lambda seen: seen.outcome.value,
+    "@note": lambda observation: observation.note,
+    "@rc": lambda observation: observation.rc,
+    "@seconds": lambda observation: observation.seconds,
+    "@outcome": lambda observation: observation.outcome.value,
 }
 _SOURCES = {"nvml": "NVML", "nvml-growth": "NVML", "bandwidth": "CUDA", "bandwidth-deep": "CUDA"}
 """Interfaces that probes read their values through; of the others the name says it, or a file's path."""
@@ -83,12 +83,12 @@ class EvidenceResolver:
             self._seen.setdefault(observation.probe, observation)
         return self
 
-    def of(self, finding: Finding) -> Finding:
+    def resolve_finding(self, finding: Finding) -> Finding:
         """The finding with its evidence made good; evidence that is not found is left out."""
-        evidence = tuple(good for draft in finding.evidence if (good := self.settled(draft)) is not None)
+        evidence = tuple(good for draft in finding.evidence if (good := self.resolve(draft)) is not None)
         return replace(finding, evidence=evidence)
 
-    def settled(self, draft: Evidence) -> Evidence | None:
+    def resolve(self, draft: Evidence) -> Evidence | None:
         """One piece of evidence as found in what was observed; None where it is not there."""
         observation = self._seen.get(draft.probe)
         if observation is None:

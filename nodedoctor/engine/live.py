@@ -133,7 +133,7 @@ class Live:
         """Let work go on beside other work."""
         return asyncio.create_task(work)
 
-    def each(self, works: Iterable[Coroutine[Any, Any, T]]) -> Generator[Awaitable[T], None, None]:
+    def as_completed(self, works: Iterable[Coroutine[Any, Any, T]]) -> Generator[Awaitable[T], None, None]:
         """Begin all of them, and give what they come to as they end; what has not ended then is cancelled."""
         tasks = [asyncio.create_task(work) for work in works]
         try:

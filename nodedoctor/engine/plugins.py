@@ -114,10 +114,12 @@ class Catalogue:
             self.spent += 0.0 if bundled else time.monotonic() - began
 
 
-Saw = Callable[[Check, Mapping[str, Probe]], None]
+CheckHook = Callable[[Check, Mapping[str, Probe]], None]
 
 
-def discover(folders: Iterable[Path] = (), hook: Saw | None = None, patience: float = PATIENCE) -> Catalogue:
+def discover(
+    folders: Iterable[Path] = (), hook: CheckHook | None = None, patience: float = PATIENCE
+) -> Catalogue:
     """Load the bundled facts and checks, entry points, the site's folder, and the folders named.
 
     `hook` is called with each bundled check as it is loaded, and with all our probes, known by then.
@@ -130,7 +132,7 @@ def discover(folders: Iterable[Path] = (), hook: Saw | None = None, patience: fl
         return _discover_checks(folders, hook, patience)
 
 
-def _discover_checks(folders: Iterable[Path], hook: Saw | None, patience: float) -> Catalogue:
+def _discover_checks(folders: Iterable[Path], hook: CheckHook | None, patience: float) -> Catalogue:
     catalogue = Catalogue(patience)
     add_bundled_facts(catalogue)
     for module in load_folder(bundled_checks(), "nodedoctor.checks", catalogue, bundled=True):

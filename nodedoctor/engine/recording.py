@@ -116,13 +116,13 @@ def _read_archive(path: Path) -> Snapshot:
 
 def _charge_reads(read: Callable[[str], str | None]) -> Callable[[str], str | None]:
     """The same reader, with an account: what is read comes to no more than a recording may hold."""
-    left = LARGEST_ALL
+    remaining = LARGEST_ALL
 
     def charged(name: str) -> str | None:
-        nonlocal left
+        nonlocal remaining
         text = read(name)
-        left -= len(text or "")
-        if left < 0:
+        remaining -= len(text or "")
+        if remaining < 0:
             raise SnapshotError(f"refused: it holds more than {LARGEST_ALL >> 20} MiB")
         return text
 

@@ -72,7 +72,7 @@ class Facts:
         """What was refused of the values that this fact, or one that it is made of, was read from."""
         return self._unread.get(cls, ())
 
-    def known(self) -> dict[str, Any]:
+    def shown_facts(self) -> dict[str, Any]:
         """The facts to show that have been parsed so far, by name, without those that are not known."""
         done = {cls: t.result() for cls, t in self._parsed.items() if t.done() and not t.cancelled()}
         facts = {fact_of(cls): value for cls, value in done.items() if not isinstance(value, Unseen)}
@@ -82,10 +82,10 @@ class Facts:
         try:
             sources = fact_of(cls).sources
             wanted = [self._source.ask(s) if isinstance(s, str) else self.begin(s) for s in sources]
-            arguments = [await result_of(one) for one in wanted]
+            arguments = [await result_of(task) for task in wanted]
             began = time.perf_counter()
             value, refused = call_parser(cls, arguments)
-            below = (one for s in sources if not isinstance(s, str) for one in self.unread(s))
+            below = (unread for s in sources if not isinstance(s, str) for unread in self.unread(s))
             self._unread[cls] = tuple(dict.fromkeys((*below, *refused)))
             _log.debug("%s read in %.1f ms", cls.__name__, (time.perf_counter() - began) * 1000)
             return value
@@ -137,7 +137,7 @@ class Diagnosis:
         self.facts.begin(Waivers)  # every check will ask for them
         last = [check for check in self.checks if _needs_all(check)]
         first = [check for check in self.checks if check not in last]
-        completed = self.source.each(self._check_result(check) for check in first)
+        completed = self.source.as_completed(self._check_result(check) for check in first)
         try:
             with watching():
                 for task in completed:
@@ -163,13 +163,13 @@ class Diagnosis:
     def expectations(self) -> dict[str, str]:
         """What a node like this one would be expected to have, as `--expect` takes it."""
         expectations: dict[str, str] = {}
-        for value in self.facts.known().values():
+        for value in self.facts.shown_facts().values():
             expectations.update(call_optional(value, "expectations", {}))
         return expectations
 
     def devices(self) -> Devices:
         """The devices that facts name, under all their names."""
-        facts = self.facts.known().values()
+        facts = self.facts.shown_facts().values()
         return Devices(group for value in facts for group in call_optional(value, "devices", ()))
 
     def report(self) -> Report:
@@ -178,7 +178,7 @@ class Diagnosis:
         finished = [
             self.finished.get(check.id) or self._unanswered_result(check, waiting) for check in self.checks
         ]
-        facts = self.facts.known()
+        facts = self.facts.shown_facts()
         observations = self.source.observations()
         ordered = sorted(finished, key=lambda result: result.check)
         results, causes = diagnose(
@@ -250,7 +250,7 @@ class Diagnosis:
         if not any(finding.evidence for finding in findings):
             return findings
         proof = self._proof.add(self.source.observations())
-        return tuple(proof.of(finding) if finding.evidence else finding for finding in findings)
+        return tuple(proof.resolve_finding(finding) if finding.evidence else finding for finding in findings)
 
     async def _fit_fix(self, finding: Finding) -> Finding:
         """The finding with a fix for this place: a rented machine is not repaired like one's own."""

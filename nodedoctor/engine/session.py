@@ -78,7 +78,7 @@ class Session:
         try:
             # a wrong path at once
             self.snapshot = snapshot.load(request.replay) if request.replay else request.snapshot
-            fetcher = self._ahead()
+            fetcher = self._prefetcher()
             self.catalogue = discover(request.folders, fetcher.on_check_loaded if fetcher else None, patience)
             self._loading = self.catalogue.spent  # is part of the first run
             if fetcher is not None:
@@ -159,7 +159,7 @@ class Session:
         if self._server is not None:
             self._server.close()
 
-    def _ahead(self) -> Prefetcher | None:
+    def _prefetcher(self) -> Prefetcher | None:
         if self._server is None:
             return None
         from nodedoctor.engine.live import Prefetcher

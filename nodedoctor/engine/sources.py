@@ -51,7 +51,7 @@ class ObservationSource(Protocol):
     def begin(self, work: Coroutine[Any, Any, T]) -> Pending[T]:
         """Let work that asks this source go on beside other work."""
 
-    def each(self, works: Iterable[Coroutine[Any, Any, T]]) -> Generator[Awaitable[T], None, None]:
+    def as_completed(self, works: Iterable[Coroutine[Any, Any, T]]) -> Generator[Awaitable[T], None, None]:
         """What each of several works comes to, in the order in which they end."""
 
     def observations(self) -> tuple[Observation, ...]:
@@ -82,7 +82,7 @@ class Recorded:
         """Do it now: there is nothing to wait for."""
         return Ready(run_sync(work))
 
-    def each(self, works: Iterable[Coroutine[Any, Any, T]]) -> Generator[Awaitable[T], None, None]:
+    def as_completed(self, works: Iterable[Coroutine[Any, Any, T]]) -> Generator[Awaitable[T], None, None]:
         """The works themselves: each is done when it is waited for."""
         yield from works
 

@@ -72,7 +72,7 @@ class RunHistory:
     def _answer_counts(self) -> list[tuple[Diagnosis, int, int, int]]:
         """What is another one whenever a probe, a fact or a check has answered since."""
         return [
-            (run, len(run.finished), len(run.source.observations()), len(run.facts.known()))
+            (run, len(run.finished), len(run.source.observations()), len(run.facts.shown_facts()))
             for run in (self._whole, *self._again)
         ]
 

@@ -55,7 +55,7 @@ def test_another_observation_gives_another_reading(node):
         seen = observed[one.probe]
         if one.kind == "reading" and not one.path.startswith("@"):
             other = replace(seen, text=without(seen, one))
-            found = evidence.EvidenceResolver([other]).settled(reading(one.probe, one.path))
+            found = evidence.EvidenceResolver([other]).resolve(reading(one.probe, one.path))
             assert found is None or (found.value != one.value and found.text != one.text), (check, one)
 
 
@@ -94,22 +94,22 @@ def test_a_quote_that_is_nowhere_is_left_out():
     finding = Finding.fail(
         "x", evidence=[Evidence("p", "Link 5"), Evidence("p", "Link 4"), Evidence("q", "Link 4")]
     )
-    [kept] = evidence.EvidenceResolver([seen]).of(finding).evidence
+    [kept] = evidence.EvidenceResolver([seen]).resolve_finding(finding).evidence
     assert (kept.text, kept.line, kept.kind) == ("Link 4", 1, "quote")
 
 
 def test_of_two_equal_lines_the_one_at_the_offset_is_quoted():
     seen = Observation("p", text="a\n[1] x\n[2] x\n")
-    [found] = [evidence.EvidenceResolver([seen]).settled(Evidence("p", "x", at=8))]
+    [found] = [evidence.EvidenceResolver([seen]).resolve(Evidence("p", "x", at=8))]
     assert (found.text, found.line) == ("[2] x", 3)
     assert (
-        evidence.EvidenceResolver([seen]).settled(Evidence("p", "x", at=3)).line == 2
+        evidence.EvidenceResolver([seen]).resolve(Evidence("p", "x", at=3)).line == 2
     )  # no line begins there
 
 
 def test_a_text_that_a_document_relays_is_quoted_with_its_path():
     seen = Observation("files", text=json.dumps({"files": {"/proc/modules": "ext4 1\nnvidia 2\n"}}))
-    found = evidence.EvidenceResolver([seen]).settled(
+    found = evidence.EvidenceResolver([seen]).resolve(
         quoted_like("files", "^nvidia .*", 'files["/proc/modules"]')
     )
     assert (found.text, found.line, found.path) == ("nvidia 2", 2, 'files["/proc/modules"]')
@@ -138,7 +138,7 @@ DOCUMENT = {
     ],
 )
 def test_paths(path, value, text):
-    found = evidence.EvidenceResolver([Observation("nvml", text=json.dumps(DOCUMENT))]).settled(
+    found = evidence.EvidenceResolver([Observation("nvml", text=json.dumps(DOCUMENT))]).resolve(
         reading("nvml", path)
     )
     assert (found.value, found.text) == (value, text)
@@ -149,7 +149,7 @@ def test_paths(path, value, text):
 )
 def test_what_is_not_there_is_no_reading(path):
     assert (
-        evidence.EvidenceResolver([Observation("nvml", text=json.dumps(DOCUMENT))]).settled(
+        evidence.EvidenceResolver([Observation("nvml", text=json.dumps(DOCUMENT))]).resolve(
             reading("nvml", path)
         )
         is None
@@ -159,8 +159,8 @@ def test_what_is_not_there_is_no_reading(path):
 @pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.CRASH, Outcome.DENIED])
 def test_half_an_answer_shows_no_absence(outcome):
     seen = Observation("files", outcome, json.dumps({"files": {}}))
-    assert evidence.EvidenceResolver([seen]).settled(reading("files", 'files["/x"]?')) is None
-    assert evidence.EvidenceResolver([seen]).settled(file_reading("files", "/x")) is None
+    assert evidence.EvidenceResolver([seen]).resolve(reading("files", 'files["/x"]?')) is None
+    assert evidence.EvidenceResolver([seen]).resolve(file_reading("files", "/x")) is None
 
 
 @given(
@@ -171,13 +171,13 @@ def test_half_an_answer_shows_no_absence(outcome):
 )
 def test_any_path_ends(path, document):
     seen = Observation("p", text=json.dumps(document))
-    found = evidence.EvidenceResolver([seen]).settled(reading("p", path))
+    found = evidence.EvidenceResolver([seen]).resolve(reading("p", path))
     assert found is None or found.path == path
 
 
 @given(st.text(max_size=200), st.text(min_size=1, max_size=20))
 def test_a_quote_is_a_slice(text, wanted):
-    found = evidence.EvidenceResolver([Observation("p", text=text)]).settled(Evidence("p", wanted))
+    found = evidence.EvidenceResolver([Observation("p", text=text)]).resolve(Evidence("p", wanted))
     assert found is None or (found.text in text and found.text in wanted)
 
 
@@ -205,5 +205,5 @@ def test_a_name_that_breaks_a_pattern_or_a_path_costs_no_more_than_its_quote(bro
     seen = Observation("p", text=f"{broken} is all")
     whole = quoted_like("p", ".+")
     wrong = (quoted_like("p", f'"{broken}"+('), reading("p", f'files["\\x{broken}"]'))
-    settled = evidence.EvidenceResolver([seen]).of(Finding.warn("odd", evidence=(*wrong, whole)))
+    settled = evidence.EvidenceResolver([seen]).resolve_finding(Finding.warn("odd", evidence=(*wrong, whole)))
     assert [one.text for one in settled.evidence] == [seen.text]
