@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from nodedoctor.declare.unread import Unread, unread
 from nodedoctor.facts.pci.pci import Pci, bdf
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.knowledge.gpus import gpu_model, platforms_of
@@ -36,19 +37,23 @@ def beside_gpus(ports: Iterable[IbPort], pci: Pci | Unseen) -> frozenset[str]:
     """Names of the ports whose adapter shares a PCIe switch with a GPU.
 
     Where some do, these carry the traffic between GPUs, and the others storage or management: so does NVIDIA
-    tell them apart (NVIDIA/NVSentinel, docs/nic-health-monitor/link-state-detection.md, PIX and PXB). One
-    whose place is not known may be one of them, and is no other.
+    tell them apart (NVIDIA/NVSentinel, docs/nic-health-monitor/link-state-detection.md, PIX and PXB). What
+    one is whose place is not known stays open.
     """
     if isinstance(pci, Unseen):
         return frozenset()
-    places = {port.name: pci.at(bdf(port.pci_address)) if port.pci_address else None for port in ports}
+    places = [(port, pci.at(bdf(port.pci_address)) if port.pci_address else None) for port in ports]
     near = {
-        name
-        for name, device in places.items()
+        port.name
+        for port, device in places
         if device is not None and any(gpu.shares_switch(device) for gpu in pci.gpus)
     }
-    unplaced = {name for name, device in places.items() if device is None}
-    return frozenset(near | unplaced if near else ())
+    for port, device in places:
+        if near and device is None:
+            unread(
+                Unread(f"{port.hca} port {port.number}", "its place on the PCI bus is not known", "ib.ports")
+            )
+    return frozenset(near)
 
 
 def _may_bridge(port: IbPort) -> bool:
