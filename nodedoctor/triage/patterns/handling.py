@@ -31,7 +31,7 @@ retry
     retry loop\b|re-?try$
 retried
   {}; retrying in 5 s
-    re-?trying\b|re-?try (?:in|after)\b
+    re-?trying\b|re-?try (?:in|after)\b|respawn(?:ed|ing)\b
     |will (?:be )?(?:re-?tr(?:y|ied)|try|tried)\b
     |trying (?:again|another|the next|mirror|once more|a smaller|\d{1,6})\b
     |(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b
@@ -47,6 +47,7 @@ skipped
   Skipping sample 17 because of {}
     skipping\b|dropping\b|discarding\b|will be skipped\b
     |skipped (?:\w{1,30} ){0,4}(?:due|because|since|as|for|after)\b
+    |(?:sample|batch|rollout|episode|prompt|request|file|record|row)(?:e?s)? (?:was |were )?(?:dropped|discarded)\b
 continued
   {} (non-fatal)
     continuing\b|proceeding (?:anyway|without)\b|(?:carry|go|mov)ing on\b|(?:carries|goes|moves) on\b
