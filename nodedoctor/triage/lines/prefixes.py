@@ -38,7 +38,7 @@ _LABEL = re.compile(r" {0,4}(\d{1,5}): (?:(?! *\d)|(?= *\d{1,5}: \S))")
 _LABELED = re.compile(r" {0,4}(\d{1,5}): ")
 _RANK_LABEL = re.compile(r"[ \t]{0,8}\[(?:rank|default)\d{1,6}\]:? ?")
 _TORCH_TEXT = re.compile(r"\s|$|Traceback \(most|\[[EWIF]\d{0,4}\b|During handling of|The above exception")
-_RANK_FIELD = re.compile(r"(?:rank|RANK)=(\d{1,6}) ")
+_RANK_FIELD = re.compile(r"(?:(?:global|world)_)?(?:rank|RANK)=(\d{1,6}) ")
 _REPEATED = re.compile(r"(?<!\s)\s*\[repeated (\d{1,9})x across (?:cluster|all nodes)\].*$")
 _GROUP_RANK = re.compile(r"\[Rank (\d{1,6})\]")
 _SPLIT = re.compile(
@@ -48,7 +48,7 @@ _SPLIT = re.compile(
     r"|\[[EWF](?:\d{3,4} [\d:.]{8,20})? ProcessGroup\w+\.cpp:\d+\]"
     r'|(?<=ExitCode \d )ErrorMessage (?=")|(?<=\S)" Command "(?=/)'
     r"|(?<=[\]%])Traceback \(most recent call last\):"
-    r"|(?<=(?:it/s|s/it)\])(?= {0,8}(?:\d{1,3}%\||[A-Za-z(\[]))"
+    r"|(?<=(?:it/s|s/it)\])(?= {0,8}(?:\d{1,3}%\||[A-Za-z(\[]|[./]\S{1,200}: line \d))"
     r"|(?<=[\d%\])])(?:Killed|(?:Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)$"
 )
 _SPLITS = required_literals(_SPLIT.pattern) or ("",)

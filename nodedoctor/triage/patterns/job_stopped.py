@@ -10,14 +10,18 @@ from nodedoctor.triage.patterns.rows import read_rows
 
 @record
 class CancelledByUser:
-    """Somebody or the scheduler ended the job: no failure of the job."""
+    """Somebody or the scheduler ended the job: no failure of the job.
+
+    `whole_job`: Slurm ends the job itself, and not a step of it, which it also does for a failed task.
+    """
 
     why: str
+    whole_job: bool = False
 
     @property
     def outside(self) -> bool:
         """True when the scheduler gives its own reason, and not a failed task."""
-        return self.why in OUTSIDE or "preempt" in self.why
+        return self.whole_job or self.why in OUTSIDE or "preempt" in self.why
 
     @property
     def by_hand(self) -> bool:
@@ -31,7 +35,9 @@ OUTSIDE = ("time limit", "job requeue", "preemption")
 
 def _cancelled_by_slurm(match: re.Match[str]) -> CancelledByUser | None:
     why = match["why"] or match["lower"] or "cancelled"
-    return None if why.startswith(("NODE FAIL", "TASK FAIL")) else CancelledByUser(why.strip().lower())
+    if why.startswith(("NODE FAIL", "TASK FAIL")):
+        return None
+    return CancelledByUser(why.strip().lower(), whole_job=match["whole"] is not None)
 
 
 SIGNS = read_rows(
@@ -47,7 +53,7 @@ LAUNCHER_STARTED
     (?:python[\d.]*|torchrun|accelerate launch|deepspeed|srun|mpirun|(?:(?:ba)?sh |\./)\S+\.sh)\b
 # slurmstepd
 _cancelled_by_slurm
-    \*?\*? ?(?:JOB|STEP) \S+ (?:ON \S+ )?CANCELLED AT \S+
+    \*?\*? ?(?:(?P<whole>JOB)|STEP) \S+ (?:ON \S+ )?CANCELLED AT \S+
     (?: [Dd][Uu][Ee] to (?P<lower>.*?)| DUE TO (?P<why>[A-Z ]+))?(?: \*\*\*|$)
 # vLLM raises it for SIGTERM (vllm/entrypoints); Megatron-LM saves first (megatron/training/training.py)
 CancelledByUser  why=terminated

@@ -293,7 +293,7 @@ SettingMentioned  name=NCCL_SOCKET_IFNAME
 SettingMentioned  name=multimodal
     vision_tower|vision tower|pixel_values|[Gg]emma-?[34]|-VL\b|image[_ ]token|multi-?modal
 RANK_OF_PID
-    \brank=(?P<rank>\d+)\b
+    \b(?:global_|world_)?rank=(?P<rank>\d+)\b
 # ray/train, of its worker group
 RANK_OF_PID
     \bip=(?P<host>[\w.:-]{1,64}), pid=(?P<pid>\d+)\) world_rank=(?P<rank>\d+), local_rank=(?P<local>\d+)\b

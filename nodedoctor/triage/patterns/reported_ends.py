@@ -111,6 +111,13 @@ UNREAD_TROUBLE
     (?:an? )?(?:non-?zero )?(?:(?:exit|return) )?(?:code|status)(?: of)?\W{{0,3}}{_SMALL}
 UNREAD_TROUBLE
     ^\W{{0,4}}(?:[Ee]xit code|[Ee]xit status|[Ee]xited with|[Rr]eturn code)\W{{1,3}}{_SMALL}$
+# monitors and launchers of programs, which end what they watch
+UNREAD_TROUBLE
+    \b(?:[Kk]illing|[Tt]erminating|[Aa]borting)\s(?:the\s|this\s)?(?:whole\s|entire\s|remaining\s)?
+    (?:process group|job|training|workload|run|(?:all\s)?(?:\d{{1,6}}\s)?(?:ranks|workers|processes))\b
+    |\b[Ss]en(?:t|ding)\sSIG(?:KILL|TERM|ABRT)\sto\s(?:all\s|the\s)?(?:\d{{1,6}}\s)?
+    (?:ranks|workers|processes|process group)\b
+    |\baction=(?:abort|kill|terminate)\b|[;,.]\sgiving up\.?$|\b[Rr]estarting\s(?:the\s)?workload\b
 # Docker Compose, of the containers that still run, where one of them may end the others
 PeersTerminated
     ^Aborting on container exit\.\.\.$

@@ -167,6 +167,10 @@ def _rank_unheard(match: re.Match[str]) -> BarrierMissed:
     return BarrierMissed(ranks_in(match["rank"]), "its next heartbeat")
 
 
+def _rank_stuck(match: re.Match[str]) -> BarrierMissed:
+    return BarrierMissed(ranks_in(match["rank"]), "its next step")
+
+
 def _task_missing(match: re.Match[str]) -> BarrierMissed:
     return BarrierMissed((rank_number(match[1]),))
 
@@ -189,9 +193,24 @@ _section_missed
     |Did not get (?:initial|subsequent) heartbeat)
 # monitors of programs that watch their ranks
 _rank_unheard
-    \b(?:[Nn]o|[Ll]ost|[Mm]iss(?:ed|ing)) (?:a )?heartbeats? (?:from|of) rank[ =:#]{0,2}(?P<rank>\d{1,7})\b
+    \b(?:[Nn]o|[Ll]ost|[Mm]iss(?:ed|ing))\s(?:a\s)?heartbeats?\s(?:from|of)\s
+    rank[ =:#]{0,2}(?P<rank>\d{1,7})\b
 _rank_unheard
-    \b[Rr]ank[ =:#]{0,2}(?P<rank>\d{1,7}) (?:has )?(?:missed|sent no|not sent) (?:its |a |any )?heartbeats?\b
+    \b[Rr]ank[ =:#]{0,2}(?P<rank>\d{1,7}) (?:has )?(?:missed|sent no|not sent)\s
+    (?:its\s|a\s|any\s)?heartbeats?\b
+_rank_unheard
+    \b(?:[Hh]eartbeats?|HEARTBEAT)\s(?:was\s|is\s)?(?:[Ll]ost|LOST|missed|missing|timed out|expired)\b.{0,16}?
+    (?<![a-z_])(?:global[ _])?rank[ =:#]{0,2}(?P<rank>\d{1,7})\b
+_rank_unheard
+    \b[Rr]anks?\swithout\s(?:a\s)?heartbeats?:?\s\[?(?P<rank>\d{1,7}(?:, ?\d{1,7}){0,63})(?!\d)
+_rank_stuck
+    \b(?:[Hh]ang|[Ss]tall|[Dd]eadlock)\s(?:was\s|is\s)?(?:detected\s)?(?:on|at|in|of|by|from)\s
+    (?:global[ _])?rank[ =:#]{0,2}(?P<rank>\d{1,7})\b
+_rank_stuck
+    (?<![a-z_])(?:global[ _])?[Rr]ank[ =:#]{0,2}(?P<rank>\d{1,7})
+    (?: has| is| was| seems| appears| made| to be){0,3}
+    [ ](?:no progress|not (?:reported|responded|progressed|responding|moved)|stuck|hung|hanging|stalled
+    |unresponsive)\b.{0,40}?\b\d{2,6}(?:\.\d{1,3})? ?(?:s|sec|seconds|min|minutes)\b
 # gloo, transport/*/unbound_buffer.cc and buffer.cc: of the process that waited, not of its peer
 GlooTimeout
     Timed out waiting (?P<milliseconds>\d+)ms for (?:recv|send) operation to complete
@@ -307,6 +326,6 @@ name-unresolved  hint  ground=path
     |No address associated with hostname
 """,
     GlooTimeout, PeerGone, BarrierMissed, SizeMismatch,
-    ClientsMissing, StoreWait, _section_missed, _rank_unheard, _task_missing, _fingerprints_differ,
-    _differs_from_rank_0, _parameter_mismatch, _store_wait, _unjoined_ranks,
+    ClientsMissing, StoreWait, _section_missed, _rank_unheard, _rank_stuck, _task_missing,
+    _fingerprints_differ, _differs_from_rank_0, _parameter_mismatch, _store_wait, _unjoined_ranks,
 )  # fmt: skip

@@ -98,6 +98,12 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
         (TrainingStep,),
     ),
     SideRule(
+        "survived",
+        "the job counted far on behind it, as none does whose rank has ended",
+        survived.drop_deaths_before_many_steps,
+        (TrainingStep,),
+    ),
+    SideRule(
         "handled",
         "the program logs it again and again, and counts on",
         survived.drop_repeated_errors,

@@ -31,6 +31,8 @@ from nodedoctor.triage.timeline.runs import SURVIVED, of_one_process
 FAR = 40
 """Steps of a counter that was not there before an error, from which the error was none: what counts may be
 another program, which began after the first one had died. Ours."""
+PAST_DEATH = 20
+"""Steps behind the end of a process that no rank's end leaves to the others, who meet it in each. Ours."""
 WORDS = 4
 """Words of a message that stay the same when a program fails in the same place again. Ours."""
 _DIGITS = re.compile(r"\d+")
@@ -194,6 +196,46 @@ def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
         last = _is_death(event) or event.kind in QUIET or _LAST_WORDS.search(event.text) is not None
         if last or progress.is_final(event) or not counters.survived(event, isolated):
             remaining.append(event)
+    return _without_recurring(events, remaining[::-1])
+
+
+def _without_recurring(events: list[Event[Any]], remaining: list[Event[Any]]) -> list[Event[Any]]:
+    """Without exceptions of a kind that the job had survived before, behind which it has counted once more.
+
+    Where any process ended, the last one may have ended with it.
+    """
+    if any(map(_is_death, events)):
+        return remaining
+    ids = set(map(id, remaining))
+    kinds = Counter(kind for event in events if id(event) not in ids for kind in _raised_kinds(event))
+    recurring = {kind for kind, count in kinds.items() if count >= SURVIVED}
+    last_rise = _last_index(events, lambda e: isinstance(e.what, TrainingStep) and e.what.rises > 0)
+    passed = {id(event) for event in events[:last_rise] if _raised_kinds(event) & recurring}
+    return [event for event in remaining if id(event) not in passed]
+
+
+def _raised_kinds(event: Event[Any]) -> set[str]:
+    return _error_kinds(event) if isinstance(event.what, ExceptionRaised) else set()
+
+
+def drop_deaths_before_many_steps(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without ends of processes behind which the job counted far, or to a reported success.
+
+    What a rank does not survive ends its job within a few steps: these were a helper's, or are quoted. Where
+    another end is behind those steps, it may be the last word on the first.
+    """
+    remaining: list[Event[Any]] = []
+    counters = _LaterCounters(events)
+    done = is_last_end = False
+    for event in reversed(events):
+        if isinstance(event.what, TrainingStep):
+            counters.add(event.what)
+        done = done or _is_done(event)
+        if _is_death(event):
+            if not is_last_end and counters.went_on(done=done):
+                continue
+            is_last_end = True
+        remaining.append(event)
     return remaining[::-1]
 
 
@@ -262,7 +304,10 @@ def outlived_before(complaint: Event[Any], complaints: Iterable[Event[Any]], las
 
 
 def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without exit codes of stopped jobs, and of tasks stopped for an outside reason."""
+    """Without exit codes of stopped jobs, and of tasks stopped for an outside reason.
+
+    Slurm sends SIGTERM, and SIGKILL after KillWait: how a task then ends says nothing of it.
+    """
     cancel = next((i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser)), len(events))
     job_ends = (isinstance(e.what, ProcessExit) and e.what.of_job for e in events[cancel:])
     events = [*events[:cancel], *(e for e, job in zip(events[cancel:], job_ends, strict=True) if not job)]
@@ -271,8 +316,7 @@ def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
     )
     if stop is None or any(event.kind not in QUIET for event in events[:stop]):
         return events
-    ends = (isinstance(e.what, ProcessExit) and e.what.signal is None for e in events[stop:])
-    return [*events[:stop], *(e for e, end in zip(events[stop:], ends, strict=True) if not end)]
+    return [*events[:stop], *(event for event in events[stop:] if not isinstance(event.what, ProcessExit))]
 
 
 class _LaterSteps:
@@ -334,6 +378,20 @@ class _LaterCounters:
             or (steps.last.begins and (steps.rises >= needed or steps.epochs >= SURVIVED))
             for key, steps in self._of_requests.items()
             if is_of_request(event, key[0]) or _is_hint(event.what)
+        )
+
+    def went_on(self, *, done: bool) -> bool:
+        """True where a counter went far since, or some steps to the end of a job that is done.
+
+        What was there before counts, or of a job that is done what began since; no bar of preparing data,
+        which each rank has for itself.
+        """
+        if done and any(steps.last.begins and steps.rises >= FAR for steps in self._steps.values()):
+            return True
+        return any(
+            steps.rises >= (SURVIVED if done else PAST_DEATH)
+            for key, steps in self._steps.items()
+            if self._before[key] > 0 and (done or steps.last.length is None)
         )
 
     def _goes_on(self, key: tuple[str, int], steps: _LaterSteps) -> bool:

@@ -99,7 +99,10 @@ def _gloo_waits_of(timeline: Timeline, people: Sequence[Identity]) -> list[Event
 
 
 def late_rank(timeline: Timeline) -> Iterator[Candidate]:
-    """A rank that enqueued the same collective much later than the others."""
+    """A rank that enqueued the same collective much later than the others.
+
+    One that came while they still waited is no reason where another one never came.
+    """
     began = [
         (wait.began, wait.who, wait.event, wait.work) for wait in timeline.waits if wait.began is not None
     ]
@@ -123,6 +126,8 @@ def late_rank(timeline: Timeline) -> Iterator[Candidate]:
             and event.time - limit / 1000 - start > max(1.0, timeout * LATE_SHARE)
         ):
             latecomers.append((event.time - limit / 1000 - start, event.who, event))
+    if ranks_without_timeout(timeline):
+        latecomers = [row for row in latecomers if row[0] >= timeout]
     culprits = tuple(distinct_ranks(who for _, who, _ in latecomers))
     if culprits and len(culprits) <= max(1, len(timeline.waits)):
         evidence = (first[2], *(event for *_, event in latecomers[:3]))
