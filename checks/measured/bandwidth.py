@@ -116,7 +116,7 @@ def _judge_corrupted(pairs: _Pairs, bandwidth: Bandwidth) -> Iterator[Finding]:
         "gpu": "data corruption in copies to or from this GPU",
         "pair": "data corruption in GPU {} <-> GPU {} copies",
     }
-    yield from _each(culprits(bad, pairs), summaries, evidence, WRONG)
+    yield from _judge_culprits(culprits(bad, pairs), summaries, evidence, WRONG)
 
 
 def _judge_denied(pairs: _Pairs, bandwidth: Bandwidth, has_nvlink: bool) -> Iterator[Finding]:
@@ -130,18 +130,18 @@ def _judge_denied(pairs: _Pairs, bandwidth: Bandwidth, has_nvlink: bool) -> Iter
         "gpu": "no peer access to or from this GPU despite NVLink",
         "pair": "no peer access between GPU {} and GPU {} despite NVLink",
     }
-    yield from _each(culprits(bad, pairs), summaries, evidence, DENIED)
+    yield from _judge_culprits(culprits(bad, pairs), summaries, evidence, DENIED)
 
 
-def _each(
-    found: Culprits, summaries: Mapping[str, str], evidence: list[Evidence], fix: Fix
+def _judge_culprits(
+    guilty: Culprits, summaries: Mapping[str, str], evidence: list[Evidence], fix: Fix
 ) -> Iterator[Finding]:
     """A failure of all GPUs, of each that is guilty, and of each pair that none of these explains."""
-    if found.everything:
+    if guilty.everything:
         yield Finding.fail(summaries["all"], evidence=evidence, fix=fix)
-    for gpu in found.gpus:
+    for gpu in guilty.gpus:
         yield Finding.fail(summaries["gpu"], subject=f"gpu:{gpu}", evidence=evidence, fix=fix)
-    for a, b in found.pairs:
+    for a, b in guilty.pairs:
         yield Finding.fail(
             summaries["pair"].format(a, b), subject=_pair_subject(a, b), evidence=evidence, fix=fix
         )

@@ -163,12 +163,9 @@ def _section_missed(match: re.Match[str]) -> BarrierMissed:
     )
 
 
-def _rank_unheard(match: re.Match[str]) -> BarrierMissed:
-    return BarrierMissed(ranks_in(match["rank"]), "its next heartbeat")
-
-
-def _rank_stuck(match: re.Match[str]) -> BarrierMissed:
-    return BarrierMissed(ranks_in(match["rank"]), "its next step")
+def _rank_missed(match: re.Match[str]) -> BarrierMissed:
+    awaited = "heartbeat" if "heartbeat" in match[0].lower() else "step"
+    return BarrierMissed(ranks_in(match["rank"]), f"its next {awaited}")
 
 
 def _task_missing(match: re.Match[str]) -> BarrierMissed:
@@ -192,21 +189,21 @@ _section_missed
     rank=(?P<rank>\d{1,7})\b.{0,20}(?:Section '(?P<section>[\w.-]{1,60})' has been open for
     |Did not get (?:initial|subsequent) heartbeat)
 # monitors of programs that watch their ranks
-_rank_unheard
+_rank_missed
     \b(?:[Nn]o|[Ll]ost|[Mm]iss(?:ed|ing))\s(?:a\s)?heartbeats?\s(?:from|of)\s
     rank[ =:#]{0,2}(?P<rank>\d{1,7})\b
-_rank_unheard
+_rank_missed
     \b[Rr]ank[ =:#]{0,2}(?P<rank>\d{1,7}) (?:has )?(?:missed|sent no|not sent)\s
     (?:its\s|a\s|any\s)?heartbeats?\b
-_rank_unheard
+_rank_missed
     \b(?:[Hh]eartbeats?|HEARTBEAT)\s(?:was\s|is\s)?(?:[Ll]ost|LOST|missed|missing|timed out|expired)\b.{0,16}?
     (?<![a-z_])(?:global[ _])?rank[ =:#]{0,2}(?P<rank>\d{1,7})\b
-_rank_unheard
+_rank_missed
     \b[Rr]anks?\swithout\s(?:a\s)?heartbeats?:?\s\[?(?P<rank>\d{1,7}(?:, ?\d{1,7}){0,63})(?!\d)
-_rank_stuck
+_rank_missed
     \b(?:[Hh]ang|[Ss]tall|[Dd]eadlock)\s(?:was\s|is\s)?(?:detected\s)?(?:on|at|in|of|by|from)\s
     (?:global[ _])?rank[ =:#]{0,2}(?P<rank>\d{1,7})\b
-_rank_stuck
+_rank_missed
     (?<![a-z_])(?:global[ _])?[Rr]ank[ =:#]{0,2}(?P<rank>\d{1,7})
     (?: has| is| was| seems| appears| made| to be){0,3}
     [ ](?:no progress|not (?:reported|responded|progressed|responding|moved)|stuck|hung|hanging|stalled
@@ -326,6 +323,6 @@ name-unresolved  hint  ground=path
     |No address associated with hostname
 """,
     GlooTimeout, PeerGone, BarrierMissed, SizeMismatch,
-    ClientsMissing, StoreWait, _section_missed, _rank_unheard, _rank_stuck, _task_missing,
+    ClientsMissing, StoreWait, _section_missed, _rank_missed, _task_missing,
     _fingerprints_differ, _differs_from_rank_0, _parameter_mismatch, _store_wait, _unjoined_ranks,
 )  # fmt: skip
