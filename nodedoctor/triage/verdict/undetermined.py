@@ -26,7 +26,7 @@ from nodedoctor.triage.patterns.watchdog import (
     WatchdogStuck,
 )
 from nodedoctor.triage.timeline.model import Timeline, offsets_by_source
-from nodedoctor.triage.timeline.recovery.survived import outlived_before
+from nodedoctor.triage.timeline.recovery.counted_on import outlived_before
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.triage.verdict.causes.culprits import shows_who_failed
 from nodedoctor.triage.verdict.causes.exceptions import QUOTE_LENGTH

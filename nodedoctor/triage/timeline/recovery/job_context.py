@@ -18,7 +18,8 @@ from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, offsets_by_source
-from nodedoctor.triage.timeline.recovery.survived import FAR, is_own_error
+from nodedoctor.triage.timeline.recovery.counted_on import FAR
+from nodedoctor.triage.timeline.recovery.survived import is_own_error
 
 _IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
 STARTUP_CAUSES = ("version_mismatch", "driver_problem")

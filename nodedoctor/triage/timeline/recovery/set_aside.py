@@ -18,8 +18,8 @@ from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET
+from nodedoctor.triage.timeline.recovery import counted_on, survived, teardown
 from nodedoctor.triage.timeline.recovery import job_context as job
-from nodedoctor.triage.timeline.recovery import survived, teardown
 from nodedoctor.triage.timeline.recovery.job_context import JobContext
 from nodedoctor.triage.timeline.recovery.requests import drop_refused_requests
 
@@ -94,19 +94,19 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
     SideRule(
         "survived",
         "the job counted on behind it",
-        survived.drop_before_more_steps,
+        counted_on.drop_before_more_steps,
         (TrainingStep,),
     ),
     SideRule(
         "survived",
         "the job counted far on behind it, as none does whose rank has ended",
-        survived.drop_deaths_before_many_steps,
+        counted_on.drop_deaths_before_many_steps,
         (TrainingStep,),
     ),
     SideRule(
         "handled",
         "the program logs it again and again, and counts on",
-        survived.drop_repeated_errors,
+        counted_on.drop_repeated_errors,
         (TrainingStep,),
     ),
     SideRule(
@@ -209,7 +209,7 @@ def merge_alike(side_errors: Iterable[SideError]) -> tuple[SideError, ...]:
     """The first of each kind of error, with the number of all that are alike."""
     merged: dict[tuple[Any, ...], SideError] = {}
     for error in side_errors:
-        key = (error.event.kind, error.fate, error.reason, survived.message_shape(error.event.text))
+        key = (error.event.kind, error.fate, error.reason, counted_on.message_shape(error.event.text))
         before = merged.get(key)
         merged[key] = error if before is None else replace(before, count=before.count + error.count)
     return tuple(merged.values())[:MOST_KINDS]

@@ -1,10 +1,8 @@
-"""Errors that the job survived: it counted on, finished, or had been cancelled before."""
+"""Errors that the job survived: it finished behind them, or had been cancelled before."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from nodedoctor.triage.marks import Kind, Mark
@@ -20,25 +18,11 @@ from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import HostOom, XidReported
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.store import BarrierMissed
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import FATAL, QUIET
-from nodedoctor.triage.timeline.recovery.requests import is_of_request
-from nodedoctor.triage.timeline.runs import SURVIVED, of_one_process
-
-FAR = 40
-"""Steps of a counter that was not there before an error, from which the error was none: what counts may be
-another program, which began after the first one had died. Ours."""
-PAST_DEATH = 20
-"""Steps behind the end of a process that no rank's end leaves to the others, who meet it in each. Ours."""
-WORDS = 4
-"""Words of a message that stay the same when a program fails in the same place again. Ours."""
-_DIGITS = re.compile(r"\d+")
-_LAST_WORDS = re.compile(r"thread terminated with exception: |^\s*what\(\): ")
-"""With which torch's watchdog and C++ end a process, whatever the others still count."""
-
+from nodedoctor.triage.timeline.runs import of_one_process
 
 _ENDS = (ProcessExit, LauncherSignalled)
 """What is said of a process that has ended, or is made to end."""
@@ -74,7 +58,7 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
     caught: for that the report of one rank alone counts for all, and its own words are enough, by which the
     training is complete or the server up.
     """
-    if any(map(_is_death, events)):
+    if any(map(is_death, events)):
         return events
     survived = _places_before(events, _reports_success, lambda e: is_own_error(e.what))
     survived |= _places_before(events, _reports_success, _was_caught, alone_for_all=True)
@@ -91,7 +75,7 @@ def _places_before(
 ) -> set[Place]:
     """The places of errors before the last of some ends, of ranks that have one."""
     ranks = {event.who.rank for event in events if is_end(event)}
-    end = _last_index(events, is_end)
+    end = last_index(events, is_end)
     of_all = bool(events) and says_any(OF_ALL_PROCESSES, events[end].text)
     of_all = of_all or (alone_for_all and len(ranks) == 1)
     before = (event for event in events[:end] if of_all or event.who.rank in ranks)
@@ -104,8 +88,8 @@ def drop_teardown_behind_success(events: list[Event[Any]]) -> list[Event[Any]]:
     No process ends with its thread, and libraries complain while they are taken down. Only where nothing
     counts on behind that end: it may be that of the first of several trainings.
     """
-    end = _last_index(events, _is_done)
-    behind = events[end:] if events and _is_done(events[end]) else []
+    end = last_index(events, is_done)
+    behind = events[end:] if events and is_done(events[end]) else []
     if any(isinstance(event.what, TrainingStep) and event.what.rises for event in behind):
         return events
     calm = any(map(_reports_success, events[: end + 1])) and not any(
@@ -130,7 +114,7 @@ def _was_caught(event: Event[Any]) -> bool:
 
 def drop_ends_before_supervised_success(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without ends of processes before the success that an operator reports, who ends and starts them."""
-    end = _last_index(events, lambda e: e.what is Mark.JOB_FINISHED and SUPERVISED.search(e.text) is not None)
+    end = last_index(events, lambda e: e.what is Mark.JOB_FINISHED and SUPERVISED.search(e.text) is not None)
     return [event for index, event in enumerate(events) if index >= end or event.kind not in _ENDS]
 
 
@@ -139,7 +123,7 @@ def is_own_error(what: object) -> bool:
     return isinstance(what, (ExceptionRaised, GpuFull)) or (isinstance(what, Symptom) and what.personal)
 
 
-def _is_death(event: Event[Any]) -> bool:
+def is_death(event: Event[Any]) -> bool:
     """True for what no process survives, unless a program retells it: then that program did."""
     return event.kind in FATAL and event.manner != "retold"
 
@@ -148,7 +132,8 @@ def _reports_success(event: Event[Any]) -> bool:
     return event.what is Mark.JOB_FINISHED and says_any(REPORTS_OF_SUCCESS, event.text)
 
 
-def _is_done(event: Event[Any]) -> bool:
+def is_done(event: Event[Any]) -> bool:
+    """True for a run's report of success, and for a trainer's last words on its training."""
     return _reports_success(event) or is_end_of_training(event)
 
 
@@ -156,7 +141,7 @@ def _is_done_or_up(event: Event[Any]) -> bool:
     return event.what is Mark.SERVER_READY or is_end_of_training(event)
 
 
-def _last_index(events: list[Event[Any]], is_wanted: Callable[[Event[Any]], bool]) -> int:
+def last_index(events: list[Event[Any]], is_wanted: Callable[[Event[Any]], bool]) -> int:
     """The index of the last event of a kind; 0 where there is none."""
     return max((index for index, event in enumerate(events) if is_wanted(event)), default=0)
 
@@ -165,7 +150,7 @@ def _drop_before(
     events: list[Event[Any]], last: tuple[Kind, ...], is_dropped: Callable[[Event[Any]], bool]
 ) -> list[Event[Any]]:
     """Without the trouble before the last event of a kind."""
-    end = _last_index(events, lambda event: event.kind in last)
+    end = last_index(events, lambda event: event.kind in last)
     return [
         event
         for index, event in enumerate(events)
@@ -182,127 +167,6 @@ def _may_pass(event: Event[Any]) -> bool:
     return what is Mark.UNREAD_TROUBLE or (isinstance(what, BarrierMissed) and what.passing)
 
 
-def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without trouble after which the job counted on. A death stays."""
-    remaining: list[Event[Any]] = []
-    trouble = [e for e in events if e.asserted and e.kind not in (*QUIET, Mark.UNREAD_TROUBLE)]
-    isolated = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_detailed, trouble))
-    counters = _LaterCounters(events)
-    progress = _RankProgress(events)
-    for event in reversed(events):
-        what = event.what
-        if isinstance(what, TrainingStep):
-            counters.add(what)
-        last = _is_death(event) or event.kind in QUIET or _LAST_WORDS.search(event.text) is not None
-        if last or progress.is_final(event) or not counters.survived(event, isolated):
-            remaining.append(event)
-    return _without_recurring(events, remaining[::-1])
-
-
-def _without_recurring(events: list[Event[Any]], remaining: list[Event[Any]]) -> list[Event[Any]]:
-    """Without exceptions of a kind that the job had survived before, behind which it has counted once more.
-
-    Where any process ended, the last one may have ended with it.
-    """
-    if any(map(_is_death, events)):
-        return remaining
-    ids = set(map(id, remaining))
-    kinds = Counter(kind for event in events if id(event) not in ids for kind in _raised_kinds(event))
-    recurring = {kind for kind, count in kinds.items() if count >= SURVIVED}
-    last_rise = _last_index(events, lambda e: isinstance(e.what, TrainingStep) and e.what.rises > 0)
-    passed = {id(event) for event in events[:last_rise] if _raised_kinds(event) & recurring}
-    return [event for event in remaining if id(event) not in passed]
-
-
-def _raised_kinds(event: Event[Any]) -> set[str]:
-    return _error_kinds(event) if isinstance(event.what, ExceptionRaised) else set()
-
-
-def drop_deaths_before_many_steps(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without ends of processes behind which the job counted far, or to a reported success.
-
-    What a rank does not survive ends its job within a few steps: these were a helper's, or are quoted. Where
-    another end is behind those steps, it may be the last word on the first.
-    """
-    remaining: list[Event[Any]] = []
-    counters = _LaterCounters(events)
-    done = is_last_end = False
-    for event in reversed(events):
-        if isinstance(event.what, TrainingStep):
-            counters.add(event.what)
-        done = done or _is_done(event)
-        if _is_death(event):
-            if not is_last_end and counters.went_on(done=done):
-                continue
-            is_last_end = True
-        remaining.append(event)
-    return remaining[::-1]
-
-
-def drop_repeated_errors(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without errors that the program catches and logs again and again while it counts on.
-
-    What the interpreter prints of an exception that ends a program bears no mark of the program's logger.
-    Where any process ended, the repetition may have ended with it.
-    """
-    if any(map(_is_death, events)):
-        return events
-    folded = {
-        e.who.world for e in events if isinstance(e.what, ExceptionRaised) and e.what.logged and e.repeated
-    }
-    counts: Counter[str] = Counter()
-    recent: set[str] = set()
-    earlier: set[str] = set()
-    recurring: set[str] = set()
-    for event in events:
-        if isinstance(event.what, TrainingStep) and event.what.rises:
-            earlier |= recent
-            recent.clear()
-        elif _is_logged(event, folded):
-            kinds = _error_kinds(event)
-            counts.update(kinds)
-            recent |= kinds
-            recurring |= kinds & earlier
-    repeated_kinds = {kind for kind in recurring if counts[kind] > SURVIVED}
-    return [event for event in events if not _error_kinds(event) & repeated_kinds]
-
-
-def _is_logged(event: Event[Any], folded: set[str]) -> bool:
-    """True for a logger's error; Ray folds the first lines of tracebacks that are alike."""
-    what = event.what
-    if isinstance(what, ExceptionRaised):
-        return what.logged or (not what.frames and event.who.world in folded)
-    return what is Mark.UNREAD_TROUBLE
-
-
-def _error_kinds(event: Event[Any]) -> set[str]:
-    """What errors from the same place of a program have in common."""
-    what = event.what
-    if what is Mark.UNREAD_TROUBLE:
-        return {message_shape(event.text)}
-    if not isinstance(what, ExceptionRaised):
-        return set()
-    inner = what.frames[-1] if what.frames else None
-    kinds = {f"{what.type}: {message_shape(what.message)}"} if what.message else set()
-    return kinds | ({f"{what.type} in {inner.file}, {inner.function}"} if inner is not None else set())
-
-
-def message_shape(text: str) -> str:
-    """What messages from the same place of a program have in common."""
-    return _DIGITS.sub("#", " ".join(text.split()[:WORDS]))
-
-
-def outlived_before(complaint: Event[Any], complaints: Iterable[Event[Any]], last_step: int) -> bool:
-    """True where the job counted on behind a complaint like this one, in the same log."""
-    shape, source = message_shape(complaint.text), complaint.place.source
-    return any(
-        earlier.place.source == source
-        and earlier.place.offset < last_step
-        and message_shape(earlier.text) == shape
-        for earlier in complaints
-    )
-
-
 def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without exit codes of stopped jobs, and of tasks stopped for an outside reason.
 
@@ -317,119 +181,3 @@ def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
     if stop is None or any(event.kind not in QUIET for event in events[:stop]):
         return events
     return [*events[:stop], *(event for event in events[stop:] if not isinstance(event.what, ProcessExit))]
-
-
-class _LaterSteps:
-    """What one counter did behind an event; `last` is its last step."""
-
-    def __init__(self, last: TrainingStep) -> None:
-        self.last = last
-        self.rises: float = 0
-        self.epochs: float = 0
-
-    def add(self, step: TrainingStep) -> None:
-        self.rises += step.rises
-        self.epochs = max(self.epochs, step.epochs)
-
-
-class _LaterCounters:
-    """What all counters did behind an event, read from a log's end.
-
-    Those of requests count for some events only, and are asked one by one.
-    """
-
-    def __init__(self, events: list[Event[Any]]) -> None:
-        steps = [event.what for event in events if isinstance(event.what, TrainingStep)]
-        self._before = Counter((step.series, step.part) for step in steps)
-        self._steps: dict[tuple[str, int], _LaterSteps] = {}
-        self._of_requests: dict[tuple[str, int], _LaterSteps] = {}
-        self._going_on: set[tuple[str, int]] = set()
-        self._rises: float = 0
-        self._epochs: float = 0
-
-    def add(self, step: TrainingStep) -> None:
-        """One step further back."""
-        key = step.series, step.part
-        self._before[key] -= 1
-        counter = self._steps.setdefault(key, _LaterSteps(step))
-        counter.add(step)
-        if counter.last.answers:
-            self._of_requests[key] = counter
-            return
-        if self._goes_on(key, counter):
-            self._going_on.add(key)
-        else:
-            self._going_on.discard(key)
-        if counter.last.begins:
-            self._rises = max(self._rises, counter.rises)
-            self._epochs = max(self._epochs, counter.epochs)
-
-    def survived(self, event: Event[Any], isolated: bool) -> bool:
-        """True when a counter went on after this, or began and came far."""
-        caught = event.manner != "plain"
-        mild = event.what is Mark.UNREAD_TROUBLE or caught or _is_hint(event.what)
-        needed = SURVIVED if isolated or mild else FAR
-        if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
-            return True
-        if caught and any(steps.rises >= SURVIVED or steps.last.is_full for steps in self._steps.values()):
-            return True
-        return any(
-            self._goes_on(key, steps)
-            or (steps.last.begins and (steps.rises >= needed or steps.epochs >= SURVIVED))
-            for key, steps in self._of_requests.items()
-            if is_of_request(event, key[0]) or _is_hint(event.what)
-        )
-
-    def went_on(self, *, done: bool) -> bool:
-        """True where a counter went far since, or some steps to the end of a job that is done.
-
-        What was there before counts, or of a job that is done what began since; no bar of preparing data,
-        which each rank has for itself.
-        """
-        if done and any(steps.last.begins and steps.rises >= FAR for steps in self._steps.values()):
-            return True
-        return any(
-            steps.rises >= (SURVIVED if done else PAST_DEATH)
-            for key, steps in self._steps.items()
-            if self._before[key] > 0 and (done or steps.last.length is None)
-        )
-
-    def _goes_on(self, key: tuple[str, int], steps: _LaterSteps) -> bool:
-        return steps.rises >= SURVIVED and self._before[key] > 0
-
-
-def _is_hint(what: object) -> bool:
-    """True for what may pass, such as a long wait that ends."""
-    return isinstance(what, Symptom) and not what.decisive
-
-
-def _is_detailed(event: Event[Any]) -> bool:
-    """True for a whole traceback, a known rank, or a report from outside the job."""
-    what = event.what
-    return (
-        event.who.rank is not None
-        or isinstance(what, (XidReported, HostOom))
-        or (isinstance(what, ExceptionRaised) and bool(what.frames))
-    )
-
-
-class _RankProgress:
-    """Where each rank counted last, and which ranks ended."""
-
-    def __init__(self, events: list[Event[Any]]) -> None:
-        self._counted: dict[int, int] = {}
-        self._dead: set[int] = set()
-        for event in events:
-            rank = event.who.rank
-            if rank is not None and isinstance(event.what, TrainingStep):
-                self._counted[rank] = max(self._counted.get(rank, 0), event.place.offset)
-            elif rank is not None and event.kind in FATAL:
-                self._dead.add(rank)
-
-    def is_final(self, event: Event[Any]) -> bool:
-        """True when its rank counted nothing after it, and other ranks have ended."""
-        rank = event.who.rank
-        if rank is None:
-            return False
-        others = len(self._dead) > (rank in self._dead)
-        return others and self._counted.get(rank, -1) < event.place.offset

@@ -1,0 +1,269 @@
+"""Errors behind which the job counted on: steps that rise, or the same error logged again and again."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import Event
+from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.machine import HostOom, XidReported
+from nodedoctor.triage.patterns.progress import TrainingStep
+from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.timeline.model import FATAL, QUIET
+from nodedoctor.triage.timeline.recovery.requests import is_of_request
+from nodedoctor.triage.timeline.recovery.survived import is_death, is_done, last_index
+from nodedoctor.triage.timeline.runs import SURVIVED
+
+FAR = 40
+"""Steps of a counter that was not there before an error, from which the error was none: what counts may be
+another program, which began after the first one had died. Ours."""
+PAST_DEATH = 20
+"""Steps behind the end of a process that no rank's end leaves to the others, who meet it in each. Ours."""
+WORDS = 4
+"""Words of a message that stay the same when a program fails in the same place again. Ours."""
+_DIGITS = re.compile(r"\d+")
+_LAST_WORDS = re.compile(r"thread terminated with exception: |^\s*what\(\): ")
+"""With which torch's watchdog and C++ end a process, whatever the others still count."""
+
+
+def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without trouble after which the job counted on. A death stays."""
+    remaining: list[Event[Any]] = []
+    trouble = [e for e in events if e.asserted and e.kind not in (*QUIET, Mark.UNREAD_TROUBLE)]
+    isolated = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_detailed, trouble))
+    progress = _RankProgress(events)
+    for event, counters in _from_the_end(events):
+        last = is_death(event) or event.kind in QUIET or _LAST_WORDS.search(event.text) is not None
+        if last or progress.is_final(event) or not counters.survived(event, isolated):
+            remaining.append(event)
+    return _without_recurring(events, remaining[::-1])
+
+
+def _without_recurring(events: list[Event[Any]], remaining: list[Event[Any]]) -> list[Event[Any]]:
+    """Without exceptions of a kind that the job had survived before, behind which it has counted once more.
+
+    Where any process ended, the last one may have ended with it.
+    """
+    if any(map(is_death, events)):
+        return remaining
+    ids = set(map(id, remaining))
+    kinds = Counter(kind for event in events if id(event) not in ids for kind in _raised_kinds(event))
+    recurring = {kind for kind, count in kinds.items() if count >= SURVIVED}
+    last_rise = last_index(events, lambda e: isinstance(e.what, TrainingStep) and e.what.rises > 0)
+    passed = {id(event) for event in events[:last_rise] if _raised_kinds(event) & recurring}
+    return [event for event in remaining if id(event) not in passed]
+
+
+def _raised_kinds(event: Event[Any]) -> set[str]:
+    return _error_kinds(event) if isinstance(event.what, ExceptionRaised) else set()
+
+
+def drop_deaths_before_many_steps(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without ends of processes behind which the job counted far, or to a reported success.
+
+    What a rank does not survive ends its job within a few steps: these were a helper's, or are quoted. Where
+    another end is behind those steps, it may be the last word on the first.
+    """
+    remaining: list[Event[Any]] = []
+    done = is_last_end = False
+    for event, counters in _from_the_end(events):
+        done = done or is_done(event)
+        if is_death(event):
+            if not is_last_end and counters.went_on(done=done):
+                continue
+            is_last_end = True
+        remaining.append(event)
+    return remaining[::-1]
+
+
+def drop_repeated_errors(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without errors that the program catches and logs again and again while it counts on.
+
+    What the interpreter prints of an exception that ends a program bears no mark of the program's logger.
+    Where any process ended, the repetition may have ended with it.
+    """
+    if any(map(is_death, events)):
+        return events
+    folded = {
+        e.who.world for e in events if isinstance(e.what, ExceptionRaised) and e.what.logged and e.repeated
+    }
+    counts: Counter[str] = Counter()
+    recent: set[str] = set()
+    earlier: set[str] = set()
+    recurring: set[str] = set()
+    for event in events:
+        if isinstance(event.what, TrainingStep) and event.what.rises:
+            earlier |= recent
+            recent.clear()
+        elif _is_logged(event, folded):
+            kinds = _error_kinds(event)
+            counts.update(kinds)
+            recent |= kinds
+            recurring |= kinds & earlier
+    repeated_kinds = {kind for kind in recurring if counts[kind] > SURVIVED}
+    return [event for event in events if not _error_kinds(event) & repeated_kinds]
+
+
+def _is_logged(event: Event[Any], folded: set[str]) -> bool:
+    """True for a logger's error; Ray folds the first lines of tracebacks that are alike."""
+    what = event.what
+    if isinstance(what, ExceptionRaised):
+        return what.logged or (not what.frames and event.who.world in folded)
+    return what is Mark.UNREAD_TROUBLE
+
+
+def _error_kinds(event: Event[Any]) -> set[str]:
+    """What errors from the same place of a program have in common."""
+    what = event.what
+    if what is Mark.UNREAD_TROUBLE:
+        return {message_shape(event.text)}
+    if not isinstance(what, ExceptionRaised):
+        return set()
+    inner = what.frames[-1] if what.frames else None
+    kinds = {f"{what.type}: {message_shape(what.message)}"} if what.message else set()
+    return kinds | ({f"{what.type} in {inner.file}, {inner.function}"} if inner is not None else set())
+
+
+def message_shape(text: str) -> str:
+    """What messages from the same place of a program have in common."""
+    return _DIGITS.sub("#", " ".join(text.split()[:WORDS]))
+
+
+def outlived_before(complaint: Event[Any], complaints: Iterable[Event[Any]], last_step: int) -> bool:
+    """True where the job counted on behind a complaint like this one, in the same log."""
+    shape, source = message_shape(complaint.text), complaint.place.source
+    return any(
+        earlier.place.source == source
+        and earlier.place.offset < last_step
+        and message_shape(earlier.text) == shape
+        for earlier in complaints
+    )
+
+
+def _from_the_end(events: list[Event[Any]]) -> Iterator[tuple[Event[Any], _LaterCounters]]:
+    """Each event, the last first, with what all counters did behind it."""
+    counters = _LaterCounters(events)
+    for event in reversed(events):
+        if isinstance(event.what, TrainingStep):
+            counters.add(event.what)
+        yield event, counters
+
+
+class _LaterSteps:
+    """What one counter did behind an event; `last` is its last step."""
+
+    def __init__(self, last: TrainingStep) -> None:
+        self.last = last
+        self.rises: float = 0
+        self.epochs: float = 0
+
+    def add(self, step: TrainingStep) -> None:
+        self.rises += step.rises
+        self.epochs = max(self.epochs, step.epochs)
+
+
+class _LaterCounters:
+    """What all counters did behind an event, read from a log's end.
+
+    Those of requests count for some events only, and are asked one by one.
+    """
+
+    def __init__(self, events: list[Event[Any]]) -> None:
+        steps = [event.what for event in events if isinstance(event.what, TrainingStep)]
+        self._before = Counter((step.series, step.part) for step in steps)
+        self._steps: dict[tuple[str, int], _LaterSteps] = {}
+        self._of_requests: dict[tuple[str, int], _LaterSteps] = {}
+        self._going_on: set[tuple[str, int]] = set()
+        self._rises: float = 0
+        self._epochs: float = 0
+
+    def add(self, step: TrainingStep) -> None:
+        """One step further back."""
+        key = step.series, step.part
+        self._before[key] -= 1
+        counter = self._steps.setdefault(key, _LaterSteps(step))
+        counter.add(step)
+        if counter.last.answers:
+            self._of_requests[key] = counter
+            return
+        if self._goes_on(key, counter):
+            self._going_on.add(key)
+        else:
+            self._going_on.discard(key)
+        if counter.last.begins:
+            self._rises = max(self._rises, counter.rises)
+            self._epochs = max(self._epochs, counter.epochs)
+
+    def survived(self, event: Event[Any], isolated: bool) -> bool:
+        """True when a counter went on after this, or began and came far."""
+        caught = event.manner != "plain"
+        mild = event.what is Mark.UNREAD_TROUBLE or caught or _is_hint(event.what)
+        needed = SURVIVED if isolated or mild else FAR
+        if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
+            return True
+        if caught and any(steps.rises >= SURVIVED or steps.last.is_full for steps in self._steps.values()):
+            return True
+        return any(
+            self._goes_on(key, steps)
+            or (steps.last.begins and (steps.rises >= needed or steps.epochs >= SURVIVED))
+            for key, steps in self._of_requests.items()
+            if is_of_request(event, key[0]) or _is_hint(event.what)
+        )
+
+    def went_on(self, *, done: bool) -> bool:
+        """True where a counter went far since, or some steps to the end of a job that is done.
+
+        What was there before counts, or of a job that is done what began since; no bar of preparing data,
+        which each rank has for itself.
+        """
+        if done and any(steps.last.begins and steps.rises >= FAR for steps in self._steps.values()):
+            return True
+        return any(
+            steps.rises >= (SURVIVED if done else PAST_DEATH)
+            for key, steps in self._steps.items()
+            if self._before[key] > 0 and (done or steps.last.length is None)
+        )
+
+    def _goes_on(self, key: tuple[str, int], steps: _LaterSteps) -> bool:
+        return steps.rises >= SURVIVED and self._before[key] > 0
+
+
+def _is_hint(what: object) -> bool:
+    """True for what may pass, such as a long wait that ends."""
+    return isinstance(what, Symptom) and not what.decisive
+
+
+def _is_detailed(event: Event[Any]) -> bool:
+    """True for a whole traceback, a known rank, or a report from outside the job."""
+    what = event.what
+    return (
+        event.who.rank is not None
+        or isinstance(what, (XidReported, HostOom))
+        or (isinstance(what, ExceptionRaised) and bool(what.frames))
+    )
+
+
+class _RankProgress:
+    """Where each rank counted last, and which ranks ended."""
+
+    def __init__(self, events: list[Event[Any]]) -> None:
+        self._counted: dict[int, int] = {}
+        self._dead: set[int] = set()
+        for event in events:
+            rank = event.who.rank
+            if rank is not None and isinstance(event.what, TrainingStep):
+                self._counted[rank] = max(self._counted.get(rank, 0), event.place.offset)
+            elif rank is not None and event.kind in FATAL:
+                self._dead.add(rank)
+
+    def is_final(self, event: Event[Any]) -> bool:
+        """True when its rank counted nothing after it, and other ranks have ended."""
+        rank = event.who.rank
+        if rank is None:
+            return False
+        others = len(self._dead) > (rank in self._dead)
+        return others and self._counted.get(rank, -1) < event.place.offset
