@@ -10,7 +10,7 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.triage.patterns import completed
 from nodedoctor.triage.patterns.assertion import names_error
-from nodedoctor.triage.patterns.bars import parse_bar
+from nodedoctor.triage.patterns.bars import parse_bar, parse_row_number
 from nodedoctor.triage.patterns.log_pattern import world_size
 from nodedoctor.triage.patterns.rows import read_rows
 from nodedoctor.whole_numbers import whole_number
@@ -209,7 +209,9 @@ def _duration_seconds(parts: Iterable[str | None]) -> int:
 
 def step_counter(text: str) -> tuple[str, tuple[float, ...]] | None:
     """Name and value of a line's step counter; None without one."""
-    return parse_bar(text) or (None if TROUBLE.search(text) else all_counters(text))
+    if (bar := parse_bar(text)) is not None or TROUBLE.search(text):
+        return bar
+    return all_counters(text) or parse_row_number(text)
 
 
 def is_request_served(text: str) -> bool:

@@ -65,8 +65,9 @@ class LineShapes:
         lower = masked.lower()
         lists = self._index.lists_in(masked)
         counters: list[CountReader] = [bars.parse_bar] if _contains_word(self._bar_words, masked) else []
-        if _contains_word(self._counter_words, lower) and not progress.TROUBLE.search(masked):
-            counters.append(progress.all_counters)
+        if not progress.TROUBLE.search(masked):
+            counters += [progress.all_counters] if _contains_word(self._counter_words, lower) else []
+            counters += [bars.parse_row_number] if bars.parse_row_number(masked) else []
         return LineShape(
             tuple(self._signs[number] for number in lists if number < self._alive),
             masked.startswith("[") or self._alive in lists,  # a roster is a list of numbers

@@ -190,24 +190,19 @@ _section_missed
     |Did not get (?:initial|subsequent) heartbeat)
 # monitors of programs that watch their ranks
 _rank_missed
-    \b(?:[Nn]o|[Ll]ost|[Mm]iss(?:ed|ing))\s(?:a\s)?heartbeats?\s(?:from|of)\s
-    rank[ =:#]{0,2}(?P<rank>\d{1,7})\b
-_rank_missed
-    \b[Rr]ank[ =:#]{0,2}(?P<rank>\d{1,7}) (?:has )?(?:missed|sent no|not sent)\s
-    (?:its\s|a\s|any\s)?heartbeats?\b
-_rank_missed
-    \b(?:[Hh]eartbeats?|HEARTBEAT)\s(?:was\s|is\s)?(?:[Ll]ost|LOST|missed|missing|timed out|expired)\b.{0,16}?
-    (?<![a-z_])(?:global[ _])?rank[ =:#]{0,2}(?P<rank>\d{1,7})\b
+    \b(?:(?:[Nn]o|[Ll]ost|[Mm]iss(?:ed|ing))\s(?:a\s)?heartbeats?\s(?:from|of)\s
+    |(?:[Hh]eartbeats?|HEARTBEAT)\s(?:was\s|is\s)?(?:[Ll]ost|LOST|missed|missing|timed out|expired)\b.{0,16}?
+    |(?:[Hh]ang|[Ss]tall|[Dd]eadlock)\s(?:was\s|is\s)?(?:detected\s)?(?:on|at|in|of|by|from)\s
+    |[Ss]tale:?\s(?=.{1,24}\b(?:age|for|after|since)\b.{1,12}\d))
+    (?<![A-Za-z_])(?:global[ _])?(?:[Rr]ank[ =:#]{0,2}|r)(?P<rank>\d{1,7})\b
 _rank_missed
     \b[Rr]anks?\swithout\s(?:a\s)?heartbeats?:?\s\[?(?P<rank>\d{1,7}(?:, ?\d{1,7}){0,63})(?!\d)
 _rank_missed
-    \b(?:[Hh]ang|[Ss]tall|[Dd]eadlock)\s(?:was\s|is\s)?(?:detected\s)?(?:on|at|in|of|by|from)\s
-    (?:global[ _])?rank[ =:#]{0,2}(?P<rank>\d{1,7})\b
-_rank_missed
-    (?<![a-z_])(?:global[ _])?[Rr]ank[ =:#]{0,2}(?P<rank>\d{1,7})
-    (?: has| is| was| seems| appears| made| to be){0,3}
+    (?<![A-Za-z_])(?:global[ _])?(?:[Rr]ank[ =:#]{0,2}|r)(?P<rank>\d{1,7})
+    (?:(?: has)? (?:missed|sent no|not sent)\s(?:its\s|a\s|any\s|\d{1,6}\s)?heartbeats?\b
+    |(?: has| is| was| seems| appears| made| to be){0,3}
     [ ](?:no progress|not (?:reported|responded|progressed|responding|moved)|stuck|hung|hanging|stalled
-    |unresponsive)\b.{0,40}?\b\d{2,6}(?:\.\d{1,3})? ?(?:s|sec|seconds|min|minutes)\b
+    |stale|unresponsive)\b.{0,40}?\b\d{2,6}(?:\.\d{1,3})? ?(?:s|sec|seconds|min|minutes)\b)
 # gloo, transport/*/unbound_buffer.cc and buffer.cc: of the process that waited, not of its peer
 GlooTimeout
     Timed out waiting (?P<milliseconds>\d+)ms for (?:recv|send) operation to complete

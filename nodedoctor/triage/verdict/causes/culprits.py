@@ -13,6 +13,7 @@ from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.secondary_errors import OF_LAUNCHERS, is_forwarded, is_secondary
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import Timeline
+from nodedoctor.triage.verdict.causes.absent import ranks_without_timeout
 from nodedoctor.triage.verdict.causes.first_exits import never_joined, people_of
 
 
@@ -141,8 +142,11 @@ def _at_once(
 
 
 def _absent_ranks(timeline: Timeline, errors: Sequence[Event[Any]]) -> tuple[Identity, ...]:
-    """The ranks that never joined, if as many as the errors without a rank."""
-    absent = never_joined(timeline)
+    """The ranks that never joined, or did not come to a collective, if as many as the errors without a rank.
+
+    Who raised one and ended waits no longer: it is none of the ranks that gave up waiting.
+    """
+    absent = never_joined(timeline) or ranks_without_timeout(timeline)
     own = [
         event
         for event in timeline.of_kind(ExceptionRaised)
