@@ -27,11 +27,14 @@ _VERL = re.compile(r"^\W{0,3}Final validation metrics: ")
 _RAY_TRAIN = re.compile(r"^\W{0,3}Training completed after \d{1,9} iterations at \d")
 """The same of Ray Train, whose driver then ends its workers (python/ray/tune/experimental/output.py)."""
 
+_EVALUATED = re.compile(r"^\W{0,3}Tasks {0,40}\|Version\|")
+"""The heading of the results of lm-eval (lm_eval/utils.py, make_table)."""
+
 OF_ALL_PROCESSES = (_PYTEST, _WORKER_GROUP)
 """What reports that every test, or every process, came to its end well."""
 LAST_RESULTS = (_VERL, _RAY_TRAIN)
 """The last results of drivers that then take down the workers of Ray."""
-REPORTS_OF_SUCCESS = (_TRAINER_RESULT, *LAST_RESULTS, *OF_ALL_PROCESSES)
+REPORTS_OF_SUCCESS = (_TRAINER_RESULT, _EVALUATED, *LAST_RESULTS, *OF_ALL_PROCESSES)
 """What a run prints of itself where its work went well."""
 
 _DONE = re.compile(

@@ -169,6 +169,11 @@ ProcessExit  first
 # Abseil's handler of signals, which Ray installs
 LauncherSignalled  signal=SIGTERM  what=process
     \bSIGTERM received at time=\d
+# Lightning's exception for it, and those that programs raise in their handlers
+LauncherSignalled  signal=SIGTERM  what=process
+    ^(?:SystemExit: 143$|(?:\w+\.)*\w{0,40}SIGTERM\w{0,40}(?:Exception|Error|Interrupt)(?::[ ]|$)
+    |(?:\w+\.)*\w{1,60}(?:Exception|Error|Interrupt|Exit): (?:[Rr]eceived|[Gg]ot|[Cc]aught)\s
+    (?:signal )?(?:SIGTERM|15\b))
 ProcessExit
     \b(?P<signal>SIG(?:SEGV|ABRT|BUS|FPE|ILL)) received at time=\d
 # launchers that count ranks
@@ -232,7 +237,7 @@ ProcessExit
     (?:(?:\[(?P<host>[\w.-]+):(?P<pid>\d+)(?::\d+){1,2}\] )?Caught signal (?P<signal>11|7)[ ]
     |Fatal Python error: (?P<signal2>Segmentation fault|Bus error|Aborted|Floating point exception
     |Illegal instruction)|died with <Signals\.(?P<signal3>SIG(?:KILL|SEGV|BUS))
-    |Signal (?P<signal4>11|7) \(SIG)
+    |(?<!traceback : )Signal (?P<signal4>11|7) \(SIG)
 # subprocess, of a command that Windows ended
 ProcessExit
     returned non-zero exit status (?P<code>322122\d{4})\b

@@ -95,7 +95,7 @@ CancelledByUser  why=preempted
 SHUT_DOWN
     \[shutdown\] (?:API server: shutdown triggered|\w+: trigger received signal)
     |SIG(?:TERM|INT) received\b.{0,60}(?:[Dd]raining|[Ss]hutting down)|Shutting down FastAPI HTTP server
-    |[Ss]ignal received, starting graceful shutdown|^Application shutdown complete\.$
+    |[Ss]ignal received, starting graceful shutdown|^(?:Application shutdown complete\.|Shutting down)$
 """,
     CancelledByUser, _cancelled_by_slurm,
 )  # fmt: skip

@@ -70,6 +70,11 @@ class LongWork:
 
     kind: str
 
+    @property
+    def is_setup(self) -> bool:
+        """True for what a program does before it trains, false for what it also does behind that."""
+        return self.kind in ("preparing the data", "compiling", "downloading", "loading weights")
+
 
 @record
 class WorldSize:

@@ -193,7 +193,7 @@ def _find_other_jobs(events: list[Event[Any]]) -> set[int]:
     """Indexes where the log of another job begins: scripts append to one file.
 
     Slurm reports each job's end. A script may also run one program after another: the next one reads its
-    model or data before it counts.
+    model or data before it counts. What is cancelled may still save.
     """
     starts: set[int] = set()
     cancel_index, job = None, ""
@@ -202,7 +202,7 @@ def _find_other_jobs(events: list[Event[Any]]) -> set[int]:
         match = _JOB_ENDED.search(event.text) if isinstance(event.what, CancelledByUser) else None
         what = event.what
         counts = isinstance(what, TrainingStep) and what.begins and what.rises >= SURVIVED
-        progress = counts or isinstance(what, LongWork)
+        progress = counts or (isinstance(what, LongWork) and what.is_setup)
         if cancel_index is not None and ((match and match[1] != job) or progress):
             starts.add(cancel_index + 1)
             cancel_index = None

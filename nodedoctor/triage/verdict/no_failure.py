@@ -20,8 +20,9 @@ from nodedoctor.triage.patterns.exits import (
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, SettingMentioned, TrainingStep
+from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.store import PeerGone
-from nodedoctor.triage.patterns.trace import CutShort
+from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.timeline.model import WAIT_ERRORS, Timeline, offsets_by_source
 from nodedoctor.triage.verdict.undetermined import describe_lost_end
 from nodedoctor.wording import count_with_noun
@@ -212,8 +213,8 @@ def _is_helper_kill(timeline: Timeline, event: Event[Any]) -> bool:
 def _is_clean_cancellation(timeline: Timeline) -> bool:
     """True when the job was ended in order, and all its trouble follows from that.
 
-    These are ends by SIGTERM, of launchers, too, and tracebacks behind it that the log does not finish. That
-    srun terminates the step itself, which it does when a task failed, is no such end.
+    These are ends by SIGTERM, of launchers, too, and behind it tracebacks that the log does not finish and
+    exceptions that only report the end of others. That srun terminates the step itself, which it does when a task failed, is no such end.
     """
     if any(event.what.for_a_task for event in timeline.of_kind(PeersTerminated)) and timeline.of_kind(
         LauncherSignalled
@@ -223,11 +224,15 @@ def _is_clean_cancellation(timeline: Timeline) -> bool:
     return bool(stops) and all(
         _is_sigterm(event)
         or (
-            isinstance(event.what, CutShort)
+            (isinstance(event.what, CutShort) or _is_secondary(event.what))
             and stops.get(event.place.source, event.place.offset) < event.place.offset
         )
         for event in timeline.trouble
     )
+
+
+def _is_secondary(what: object) -> bool:
+    return isinstance(what, ExceptionRaised) and is_secondary(what)
 
 
 def pick_evidence(events: tuple[Event[Any], ...]) -> tuple[Event[Any], ...]:

@@ -19,12 +19,14 @@ from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.progress import TrainingStep
+from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
+from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.store import BarrierMissed
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import FATAL, QUIET
 from nodedoctor.triage.timeline.runs import of_one_process
 
-_ENDS = (ProcessExit, LauncherSignalled)
+_ENDS = (ProcessExit, LauncherSignalled, ActorDied, TaskFailed)
 """What is said of a process that has ended, or is made to end."""
 
 
@@ -85,23 +87,31 @@ def _places_before(
 def drop_teardown_behind_success(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without what ended threads behind the end of a training, and complaints behind a report of success.
 
-    No process ends with its thread, and libraries complain while they are taken down. Only where nothing
-    counts on behind that end: it may be that of the first of several trainings.
+    No process ends with its thread, libraries complain while they are taken down, and servers of models and
+    what waits for others end with the program. Only where nothing counts on behind that end: it may be that
+    of the first of several trainings.
     """
     end = last_index(events, is_done)
     behind = events[end:] if events and is_done(events[end]) else []
-    if any(isinstance(event.what, TrainingStep) and event.what.rises for event in behind):
+    steps = (event.what for event in behind if isinstance(event.what, TrainingStep))
+    if any(step.rises and not step.is_full for step in steps):
         return events
     calm = any(map(_reports_success, events[: end + 1])) and not any(
-        event.asserted and event.kind not in (*QUIET, Mark.UNREAD_TROUBLE) for event in behind
+        event.asserted and event.kind not in QUIET and not _is_taken_down(event.what) for event in behind
     )
     teardown = {
         event.place
         for event in behind
         if (isinstance(event.what, ExceptionRaised) and event.what.in_thread)
-        or (calm and event.what is Mark.UNREAD_TROUBLE)
+        or (calm and _is_taken_down(event.what))
     }
     return [event for event in events if event.place not in teardown or event.kind in QUIET]
+
+
+def _is_taken_down(what: object) -> bool:
+    """True for complaints, and for ends of helpers and of what waits for others."""
+    helper = isinstance(what, Symptom) and what.of_another
+    return what is Mark.UNREAD_TROUBLE or helper or (isinstance(what, ExceptionRaised) and is_secondary(what))
 
 
 def _is_retold(event: Event[Any]) -> bool:
