@@ -31,6 +31,7 @@ from nodedoctor.triage.patterns.assertion import assertion_of, is_warning, names
 from nodedoctor.triage.patterns.bars import RayTuneTable, parse_bar
 from nodedoctor.triage.patterns.completed import REPORTS_OF_SUCCESS
 from nodedoctor.triage.patterns.elastic import ElasticBlock
+from nodedoctor.triage.patterns.handling import tells_replacement
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
 from nodedoctor.triage.patterns.open_errors import OpenErrors
 from nodedoctor.triage.patterns.prose import ProseDetector, is_model_text
@@ -364,6 +365,7 @@ def _is_report(what: object, line: Line, match: re.Match[str]) -> bool:
     """True for what a launcher or library reports of others and survives; no exception."""
     raised = names_error(line.text[: match.end()])
     own = isinstance(what, exits.ProcessExit) and not what.helper and not raised
+    own = own and not tells_replacement(line.text)
     return own or _only_level_warns(what, line, match)
 
 

@@ -71,20 +71,22 @@ def _percent_of(text: str, match: re.Match[str]) -> tuple[str, tuple[float, ...]
 
 
 MEASURED = re.compile(
-    r"^\W{0,4}(?:(?P<name>it|i|t|n|b|s|gs|mb|ts|ep|upd|tick|round|cycle|frame|game|gen|chunk)s?\b\W{0,3})?"
+    r"(?:^\W{0,4}|(?<![\w.-])(?P<name>it|i|u|n|b|gs|mb|ts|upd|tick|round|cycle|frame|game|gen|chunk)s?\W{0,3})"
     r"(?P<done>\d{1,9})\b(?![.:/-]\d).{0,160}?"
-    r"(?:[Ll]oss|\blr\b|\bppl\b|[Rr]eward|grad_?norm|(?:tok|tokens|samples|img|steps)/s|\bfps\b|\bmfu\b)"
+    r"(?:[Ll]oss|\blr\b|[Rr]eward|(?:tok|tokens|samples|img|steps)/s|\bfps\b"
+    r"|(?<!\w)[a-z_|]{1,12}[=: ]{1,2}-?\d{1,6}\.\d)"
 )
-"""A number in front of what a training measures: `it=51 loss=2.3`, `[00012] fps=1204`."""
+"""A number in front of what a program measures: `it=51 loss=2.3`, `[00012] fps=1204`, `u=77079 nll=2.000`."""
 COLUMNS = re.compile(
-    r"[\s|,;]{0,9}(?P<name>)(?P<done>\d{1,9})(?:[\s|,;]{1,9}-?\d{1,9}(?:\.\d{1,9})?(?:e[+-]?\d{1,3})?){1,16}[\s|,;]{0,9}$"
+    r"[\s|,;]{0,9}(?P<name>)(?P<done>\d{1,9})"
+    r"(?:[\s|,;]{1,9}-?\d{1,9}(?:\.\d{1,9})?(?:e[+-]?\d{1,3})?){1,16}[\s|,;]{0,9}$"
 )
 """A row of a table of numbers, which begins with that of the row."""
 
 
 def parse_row_number(text: str) -> tuple[str, tuple[float, ...]] | None:
     """The number with which a line of measures begins, for programs that do not name their steps."""
-    match = MEASURED.match(text) or COLUMNS.match(text)
+    match = MEASURED.search(text) or COLUMNS.match(text)
     return (f"{match['name'] or 'row'} of measures", (float(match["done"]),)) if match is not None else None
 
 

@@ -46,7 +46,7 @@ fallback
 skipped
   Skipping sample 17 because of {}
     skipping\b|dropping\b|discarding\b|will be skipped\b
-    |skipped (?:\w{1,30} ){0,4}(?:due|because|since|as|for|after)\b
+    |(?<=[,;] )skipped\W{0,3}$|skipped (?:\w{1,30} ){0,4}(?:due|because|since|as|for|after)\b
     |(?:sample|batch|rollout|episode|prompt|request|file|record|row)(?:e?s)? (?:was |were )?
     (?:dropped|discarded)\b
 continued
@@ -122,6 +122,14 @@ def tells_what_is_next(text: str) -> bool:
     return has_phrase(text) or any(not ENDS.search(next_step) for next_step in _PARTICIPLE.findall(text))
 
 
+_REPLACED = re.compile(r"(?<![\w-])(?:respawn|restart|replac|recreat|relaunch)(?:ed|ing)(?=\W{0,3}$|[;,] )")
+
+
+def tells_replacement(text: str) -> bool:
+    """True for a line that says of a process that ended that another one has its place."""
+    return _REPLACED.search(text) is not None
+
+
 def counts_tries(text: str) -> bool:
     """True for a line that numbers its try, and not as the last one."""
     last = _is_last_try(text)
@@ -138,4 +146,4 @@ def is_handled(text: str) -> bool:
     """True for a line that says how the program went on after its error."""
     if (last := _is_last_try(text)) is not None:
         return not last
-    return any(pattern.search(text) for pattern in (_NOTED, _NUMBERED)) or has_phrase(text)
+    return any(pattern.search(text) for pattern in (_NOTED, _NUMBERED, _REPLACED)) or has_phrase(text)

@@ -9,9 +9,13 @@ from nodedoctor.triage.patterns.rows import read_rows
 
 @record
 class ActorDied:
-    """A Ray worker process is gone; `never_began`: it ended before the raylet knew it."""
+    """A Ray worker process is gone; `never_began`: it ended before the raylet knew it.
+
+    `of_task`: it ran a task, or an actor's method. Ray runs tasks again by itself (`max_retries` is 3).
+    """
 
     never_began: bool = False
+    of_task: bool = False
 
 
 OF_ANOTHER = (ActorDied, Mark.ACTOR_PID)
@@ -54,7 +58,7 @@ ACTOR_PID
 TaskFailed
     (?:RayTaskError(?:\((?P<error>\w+)\))?.*|\bray::[\w.:<>-]{1,200}(?:\(\))? \()pid=(?P<pid>\d+)
     (?:, ip=(?P<host>[\w.:-]+))?
-ActorDied
+ActorDied  of_task
     WorkerCrashedError|worker died or was killed while executing a task
 [user_code_exception]
 # its autoscaler (autoscaler/_private/event_summarizer.py): no kind of node is large enough

@@ -95,16 +95,22 @@ _CATCHERS = re.compile(
 answer one of many requests (CPython's Lib/multiprocessing/util.py, Lib/weakref.py, Lib/socketserver.py)."""
 
 
+_WRITTEN = re.compile(r"[/\\](?:tmp[a-z0-9_]{8}|sandbox(?:es)?)[/\\]")
+"""Folders of programs that the job itself wrote and tries: those of Python's tempfile, and sandboxes."""
+
+
 def is_beside_job(frames: Sequence[StackFrame]) -> bool:
     """True for a stack whose end no program of the job has to survive.
 
-    Python itself caught and showed the error, or only Weights & Biases, a notebook's shell, Ray's dashboard
-    or Python's tracker of resources ran.
+    Python itself caught and showed the error, or only Weights & Biases, a notebook's shell, Ray's dashboard,
+    Python's tracker of resources or a program that the job had written and tried ran.
     """
     if not frames:
         return False
     outermost = f"{frames[0].file}:{frames[0].function}"
-    if _CATCHERS.search(outermost) or all(_TRACKER.search(frame.file) for frame in frames):
+    if _CATCHERS.search(outermost) or _WRITTEN.search(frames[0].file):
+        return True
+    if all(_TRACKER.search(frame.file) for frame in frames):
         return True
     packages = {match[1] for frame in frames if (match := _PACKAGE.search(frame.file))}
     shown = any(_DASHBOARD.search(frame.file) for frame in frames)

@@ -50,12 +50,6 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
         (Mark.REQUEST_REFUSED,),
     ),
     SideRule(
-        "echoed",
-        "the job had been cancelled before",
-        survived.drop_exits_after_cancel,
-        (CancelledByUser,),
-    ),
-    SideRule(
         "survived",
         "the process wrote 100 kB behind it",
         survived.drop_before_long_output,
@@ -102,6 +96,12 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
         "the job counted far on behind it, as none does whose rank has ended",
         counted_on.drop_deaths_before_many_steps,
         (TrainingStep,),
+    ),
+    SideRule(
+        "echoed",
+        "the job had been cancelled before",
+        survived.drop_exits_after_cancel,
+        (CancelledByUser,),
     ),
     SideRule(
         "handled",

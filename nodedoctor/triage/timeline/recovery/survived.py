@@ -65,7 +65,18 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
     survived = _places_before(events, _reports_success, lambda e: is_own_error(e.what))
     survived |= _places_before(events, _reports_success, _was_caught, alone_for_all=True)
     survived |= _places_before(events, _is_done_or_up, _is_retold)
+    survived |= _errors_before_own_end(events)
     return [event for event in events if event.place not in survived or event.kind in QUIET]
+
+
+def _errors_before_own_end(events: list[Event[Any]]) -> set[Place]:
+    """The places of errors behind which the same process says that its training is complete."""
+    ends = {event.who: event.place for event in events if is_end_of_training(event) and event.who.pid is not None}
+    return {
+        event.place
+        for event in events
+        if event.who in ends and event.place.offset < ends[event.who].offset and is_own_error(event.what)
+    }
 
 
 def _places_before(
@@ -134,8 +145,9 @@ def is_own_error(what: object) -> bool:
 
 
 def is_death(event: Event[Any]) -> bool:
-    """True for what no process survives, unless a program retells it: then that program did."""
-    return event.kind in FATAL and event.manner != "retold"
+    """True for what no job survives, unless a program retells it: then that program did."""
+    of_task = isinstance(event.what, ActorDied) and event.what.of_task
+    return event.kind in FATAL and event.manner != "retold" and not of_task
 
 
 def _reports_success(event: Event[Any]) -> bool:
@@ -169,7 +181,7 @@ def _drop_before(
 
 
 def _is_caught(what: object) -> bool:
-    return isinstance(what, ExceptionRaised) and what.logged
+    return isinstance(what, ExceptionRaised) and (what.logged or what.caught)
 
 
 def _may_pass(event: Event[Any]) -> bool:
@@ -188,6 +200,6 @@ def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
     stop = next(
         (i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser) and e.what.outside), None
     )
-    if stop is None or any(event.kind not in QUIET for event in events[:stop]):
+    if stop is None or any(event.asserted and event.kind not in QUIET for event in events[:stop]):
         return events
     return [*events[:stop], *(event for event in events[stop:] if not isinstance(event.what, ProcessExit))]
