@@ -38,7 +38,7 @@ REPORTS_OF_SUCCESS = (_TRAINER_RESULT, _EVALUATED, *LAST_RESULTS, *OF_ALL_PROCES
 """What a run prints of itself where its work went well."""
 
 _DONE = re.compile(
-    r"exits? successfully|[Tt]raining (?:job )?(?:is )?(?:completed?|finished|done)"
+    r"exit(?:s|ed)? successfully|[Tt]raining (?:job )?(?:is )?(?:completed?|finished|done)"
     r"|[Ff]inished [Tt]raining(?! \w*(?:warm|step|epoch|iter|batch|round|phase|stage|for ))"
     r"|[Dd]one training\b(?! (?:epoch|step|iter|batch|round|phase|stage|for )\w*)|TRAINING COMPLETED?\b"
     r"|[Ee]xit code(?: of \w+)?: 0\b|^exit 0$|error string: no error"

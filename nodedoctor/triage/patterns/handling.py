@@ -72,7 +72,8 @@ earlier run
     |last (?:attempt|try) (?:had |was )?(?:ended|failed|died|crashed|killed)\b
     |(?:resum(?:ed|ing)|restart(?:ed|ing)|recover(?:ed|ing|y)|succeeded) (?:after|from)\b|reconnected\b
     |succeeded (?:on|at) (?:the )?(?:second|third|next|\d{1,3}(?:nd|rd|th)) (?:attempt|try)\b
-    |auto-?recover\w{0,4}\b
+    |auto-?recover\w{0,4}\b|(?:re-?try|attempt|try) ?#? ?\d{1,6}:? (?:succeeded|worked|ok)\b
+    |recovered(?=\W{0,3}$|[;,] )
 onlooker
   wandb: ERROR Error while calling W&B API: {}
     wandb: (?:ERROR|WARN(?:ING)?|Network)\b

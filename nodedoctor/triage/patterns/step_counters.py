@@ -36,6 +36,8 @@ class _Counter:
     line: Line | None = None
     who: Identity = NOBODY
     before: Event[TrainingStep] | None = None
+    aside: Value | None = None
+    """A value far from the others, until the next one tells whether another part begins with it."""
 
     def begin(self, value: Value) -> None:
         """Start a new part; of earlier parts the one with most rises is kept."""
@@ -43,6 +45,33 @@ class _Counter:
             self.before = self.as_event()
         self.first = self.last = value
         self.part, self.rises = self.part + 1, 0
+
+    def rise_to(self, value: Value) -> None:
+        """Take in a higher value."""
+        if value[:-1] == self.last[:-1]:
+            self.stride = max(self.stride, value[-1] - self.last[-1])
+        self.rises, self.last, self.aside = self.rises + 1, value, None
+
+    def is_far(self, value: Value) -> bool:
+        """True for a value that does not go on from the last one: too high, or back where it was before."""
+        if value < self.last:
+            return not self.of_another_rank(value)
+        jump = value[-1] - self.last[-1] if value[:-1] == self.last[:-1] else 0.0
+        return self.stride > 0 and jump > JUMP * max(self.stride, 1.0)
+
+    def goes_on_aside(self, value: Value) -> bool:
+        """Begin a new part where a far value goes on from the far one before it; else set it aside.
+
+        One line with another number, such as `resumed from step 4200`, begins nothing.
+        """
+        aside, self.aside = self.aside, value
+        if aside is None or value < aside or value[-1] - aside[-1] > JUMP * max(self.stride, 1.0):
+            return False
+        self.begin(aside)
+        if value > aside:
+            self.rise_to(value)
+        self.aside = None
+        return True
 
     def of_another_rank(self, value: Value) -> bool:
         """True for a value a few steps behind, as of a rank without a name.
@@ -85,18 +114,12 @@ class StepCounters:
             if len(self._all) >= SERIES:
                 return
             counter = self._all[key] = _Counter(key, value, value)
-        elif value > counter.last:
-            step = value[-1] - counter.last[-1] if value[:-1] == counter.last[:-1] else 0.0
-            if counter.stride and step > JUMP * max(counter.stride, 1.0):
-                counter.begin(value)
-            else:
-                counter.rises, counter.last = counter.rises + 1, value
-                counter.stride = max(counter.stride, step)
-        elif value < counter.last:
-            if counter.of_another_rank(value):
+        elif counter.is_far(value):
+            if not counter.goes_on_aside(value):
                 return
-            counter.begin(value)
-        elif counter.has_line:
+        elif value > counter.last:
+            counter.rise_to(value)
+        elif value < counter.last or counter.has_line:
             return
         counter.has_line = True
         counter.line, counter.who = line, who
