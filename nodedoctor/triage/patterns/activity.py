@@ -69,7 +69,6 @@ class ActivityDetector:
         self._left -= 1
         return None if self._left else TrainingActivity("printed a loss that changes")
 
-
     def _is_last_row(self, line: Line) -> bool:
         """True once, at the line by which enough of one form are read."""
         text, now = line.text, line.time

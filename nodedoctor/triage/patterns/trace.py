@@ -35,8 +35,9 @@ _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
 _SIGNAL_ERROR = re.compile(
     r"(?:\w+Error: )?KeyboardInterrupt\b|(?:\w+\.)*SignalException: Process \d+ got signal: "
     r"|FatalError: `[^`]{1,60}` is detected by the operating system"  # Paddle's handler of signals
-    r"|SystemExit: 143$|(?:\w+\.)*\w{0,40}SIGTERM\w{0,40}(?:Exception|Error|Interrupt)(?:: |$)"  # Lightning's, and programs' own
-    r"|(?:\w+\.)*\w{1,60}(?:Exception|Error|Interrupt|Exit): (?:[Rr]eceived|[Gg]ot|[Cc]aught) (?:signal )?(?:SIGTERM|15\b)"
+    # Lightning's for SIGTERM, and those that programs raise in their handlers
+    r"|SystemExit: 143$|(?:\w+\.)*(?:\w{0,40}SIGTERM\w{0,40}(?:: |$)"
+    r"|\w{1,60}: (?:[Rr]eceived|[Gg]ot|[Cc]aught) (?:signal )?(?:SIGTERM|15\b))"
 )
 _HANDLER = re.compile(r"(?:^|_)(?:sig(?:int|term|kill|hup|nal)?_?handler|handle_sig\w{0,40}|on_sig\w{0,40})$")
 """Functions that handle signals, as programs call them."""

@@ -214,7 +214,8 @@ def _is_clean_cancellation(timeline: Timeline) -> bool:
     """True when the job was ended in order, and all its trouble follows from that.
 
     These are ends by SIGTERM, of launchers, too, and behind it tracebacks that the log does not finish and
-    exceptions that only report the end of others. That srun terminates the step itself, which it does when a task failed, is no such end.
+    exceptions that only report the end of others. That srun terminates the step itself, which it does when a
+    task failed, is no such end.
     """
     if any(event.what.for_a_task for event in timeline.of_kind(PeersTerminated)) and timeline.of_kind(
         LauncherSignalled

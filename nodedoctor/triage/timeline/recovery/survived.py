@@ -71,7 +71,9 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
 
 def _errors_before_own_end(events: list[Event[Any]]) -> set[Place]:
     """The places of errors behind which the same process says that its training is complete."""
-    ends = {event.who: event.place for event in events if is_end_of_training(event) and event.who.pid is not None}
+    ends = {
+        event.who: event.place for event in events if is_end_of_training(event) and event.who.pid is not None
+    }
     return {
         event.place
         for event in events

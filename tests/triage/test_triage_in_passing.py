@@ -1,0 +1,163 @@
+"""What a job meets in passing, and works on: cancelled saves, servers taken down, programs that it tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import caught, culprits, judged, steps
+
+from nodedoctor.triage.job import examine_job
+
+CANCEL = "slurmstepd: error: *** JOB 661234 ON h11 CANCELLED AT 2026-03-08T01:40:00{why} ***\n"
+DONE = "{'train_runtime': 9122.1, 'train_samples_per_second': 3.1, 'epoch': 1.0}\n"
+MISTAKE = 'Traceback (most recent call last):\n  File "{file}", line 7, in <module>\n    f()\nKeyError: 1\n'
+
+
+@pytest.mark.parametrize("why", ["", " DUE TO TIME LIMIT", " DUE TO PREEMPTION"])
+@pytest.mark.parametrize(
+    "last",
+    [
+        "Saving model checkpoint to out/checkpoint-139\nsrun: error: h11: task 0: Terminated\n",
+        "[rank: 0] Received SIGTERM: 15\n[rank0]: lightning.pytorch.utilities.exceptions.SIGTERMException\n",
+        "SystemExit: 143\n",
+        "RuntimeError: received SIGTERM (signal 15)\n",
+        "torch.distributed.DistBackendError: NCCL error in: x.cpp:9, remote process exited\n",
+    ],
+)
+def test_what_is_cancelled_saves_and_ends_in_its_own_way(why: str, last: str, tmp_path: Path) -> None:
+    log = steps(1, 20) + CANCEL.format(why=why) + last
+    assert judged(tmp_path, log).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "KeyError: 1; falling back to default",
+        "WARNING retry 1/3 after ConnectionResetError: [Errno 104] Connection reset by peer",
+        "preprocessing worker 3 died (exit code -9), respawned; pool recovered",
+    ],
+)
+def test_who_had_handled_an_error_is_killed_by_slurm_all_the_same(error: str, tmp_path: Path) -> None:
+    log = steps(1, 20) + error + "\n" + steps(21, 8) + CANCEL.format(why=" DUE TO TIME LIMIT")
+    assert judged(tmp_path, log + "srun: error: h11: tasks 0-7: Killed\n").verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("word", ["respawned", "restarted", "replaced"])
+def test_a_worker_in_whose_place_is_another_ended_nothing(word: str, tmp_path: Path) -> None:
+    log = steps(1, 20) + f"loader worker 3 died (exit code -9), {word}\n" + steps(21, 3)
+    assert judged(tmp_path, log).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "ERROR 12-18 02:33:10 [core_client.py:600] Engine core proc EngineCore_DP0 died unexpectedly,"
+        " shutting down client.\n",
+        "asyncio.exceptions.CancelledError\n",
+    ],
+)
+@pytest.mark.parametrize("done", [DONE, "|  Tasks  |Version|     Filter     |n-shot|  Metric   |\n"])
+def test_servers_are_taken_down_behind_a_success(done: str, end: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, steps(1, 20) + done + end).verdict.outcome == "clean"
+
+
+def test_an_engine_that_dies_before_the_success_is_a_failure(tmp_path: Path) -> None:
+    end = "Engine core proc EngineCore_DP0 died unexpectedly, shutting down client.\n"
+    assert judged(tmp_path, steps(1, 20) + end).verdict.cause == "peer_died"
+
+
+def test_ray_reports_the_success_of_a_job_that_lost_a_worker(tmp_path: Path) -> None:
+    lost = "(raylet) A worker died or was killed while executing a task by an unexpected system error.\n"
+    done = "SUCC cli.py:63 -- Job 'raysubmit_p1' succeeded\n"
+    assert judged(tmp_path, steps(1, 20) + lost + done).verdict.outcome == "clean"
+    assert judged(tmp_path, steps(1, 20) + lost + steps(21, 4)).verdict.outcome == "clean"
+    assert judged(tmp_path, steps(1, 20) + lost).verdict.cause == "peer_died"
+
+
+def test_a_process_that_is_done_did_not_end_by_its_error(tmp_path: Path) -> None:
+    error = "".join(f"(entry pid=51) {line}\n" for line in MISTAKE.format(file="main.py").splitlines())
+    done = "(entry pid={}) trainer:train:290 - Training done!\n"
+    log = "".join(f"(entry pid=51) {line}\n" for line in steps(1, 20).splitlines()) + error
+    assert judged(tmp_path, log + done.format(51)).verdict.outcome == "clean"
+    assert judged(tmp_path, log + done.format(52)).verdict.cause == "user_code_exception"
+
+
+@pytest.mark.parametrize("folder", ["/tmp/tmpx81q_2ab", "/srv/sandbox/x81"])
+def test_what_a_program_wrote_and_tried_is_none_of_the_job(folder: str, tmp_path: Path) -> None:
+    tried = MISTAKE.format(file=f"{folder}/solution.py")
+    assert judged(tmp_path, steps(1, 20) + tried + caught(3)).verdict.cause != "user_code_exception"
+    assert judged(tmp_path, steps(1, 20) + tried + steps(21, 1)).verdict.outcome == "clean"
+
+
+ROWS = (
+    "it={n} loss=2.31 lr=1e-4", "it {n} loss 2.31", "[{n:05d}] fps=1204 reward=3.1", "{n} 2.31 0.0001",
+    "|  {n}  | 2.31 | 1.0e-4 |", "upd {n:04d} | loss=2.000 | seq=3064", "u={n} nll=2.000 g=0.40",
+    "{n:06d}  ce 2.9000  |g| 4.10",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_number_in_front_of_measures_is_progress(row: str, tmp_path: Path) -> None:
+    def rows(first: int, last: int) -> str:
+        return "start\n" + "".join(row.format(n=10 * n) + "\n" for n in range(first, last))
+
+    reward = "ERROR:root:reward failed\n" + MISTAKE.format(file="/job/reward.py")
+    assert judged(tmp_path, rows(5, 12) + reward + rows(12, 20)).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("aside", ["INFO last step 4200", "INFO micro step 3", "resumed from step 0"])
+def test_one_line_with_another_number_begins_no_part(aside: str, tmp_path: Path) -> None:
+    error = "RuntimeError: CUDA error: out of memory\n"
+    log = steps(1, 20) + error + steps(21, 2) + aside + "\n" + steps(23, 2)
+    assert judged(tmp_path, log).verdict.outcome == "clean"
+
+
+def rows_of_work(seconds: int, words: str) -> str:
+    """Thirty lines of one form, so many seconds apart."""
+    clocks = (divmod(seconds * number, 60) for number in range(30))
+    return "".join(
+        f"2026-12-11 04:{minute:02}:{second:02} {words.format(n=number)}\n"
+        for number, (minute, second) in enumerate(clocks)
+    )
+
+
+def test_lines_of_one_form_are_work(tmp_path: Path) -> None:
+    skipped = "ERROR in-17.gz failed, skipped\n" + MISTAKE.format(file="/app/prep.py").replace(
+        "<module>", "parse"
+    )
+    parsed = rows_of_work(3, "parsed in-{n:03d}.gz: {n}36 docs kept")
+    assert judged(tmp_path, parsed + skipped + parsed).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(3, "still waiting for peers, try {n}"), (0, "process {n} is ready"), (3, "rank {n} ready")],
+)
+def test_lines_of_one_form_that_wait_or_come_at_once_are_none(
+    seconds: int, words: str, tmp_path: Path
+) -> None:
+    assert judged(tmp_path, rows_of_work(seconds, words)).verdict.outcome != "clean"
+
+
+def test_who_raised_without_a_rank_is_the_one_that_never_came(tmp_path: Path) -> None:
+    error = MISTAKE.format(file="/app/train.py")
+    waits = "".join(caught(rank) for rank in range(8) if rank != 5)
+    examined = judged(tmp_path, steps(1, 20) + error + waits)
+    assert (examined.verdict.cause, culprits(examined)) == ("user_code_exception", [5])
+
+
+def test_a_summary_is_read_behind_a_name_in_brackets(tmp_path: Path) -> None:
+    lines = (
+        "failed (exitcode: -11) local_rank: 4 (pid: 44) of binary: /usr/bin/python3.11",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  host      : pt-worker-2",
+        "  rank      : 20 (local_rank: 4)",
+        "  exitcode  : -11 (pid: 44)",
+        "  traceback : Signal 11 (SIGSEGV) received by PID 44",
+    )
+    rows = "".join(f"[pt-worker-1] step {n} loss 1.8\n[pt-worker-2] took {n} ms\n" for n in range(700, 730))
+    log = tmp_path / "job.log"
+    log.write_text(rows + "".join(f"[pt-worker-2] {line}\n" for line in lines))
+    assert culprits(examine_job([str(log)])) == [20]
