@@ -498,3 +498,7 @@ class Report:
     observations: tuple[Observation, ...] = ()
     facts: Mapping[str, Any] | None = None
     causes: tuple[Cause, ...] = ()
+
+    def __repr__(self) -> str:
+        """Short: asyncio.run() writes out what it returns, twice, which took a fifth of a replay."""
+        return f"Report(source={self.source!r}, results={len(self.results)})"

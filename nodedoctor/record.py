@@ -54,7 +54,10 @@ def field(*, default_factory: Callable[[], Value]) -> Value:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: Cls) -> Cls:
-    """Make a class of annotated fields a value: slotted, compared, hashed and shown by its fields."""
+    """Make a class of annotated fields a value: slotted, compared, hashed and shown by its fields.
+
+    A method of these that the class has itself stays, as with the standard decorator.
+    """
     annotations = {name: what for name, what in cls.__annotations__.items() if "ClassVar" not in str(what)}
     body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     inherited: dict[str, None] = {}
@@ -74,7 +77,7 @@ def record(cls: Cls) -> Cls:
         "_made": 0,
     }
     metaclass: Any = type(cls)
-    return cast(Cls, metaclass(cls.__name__, cls.__bases__, {**body, **own, **_METHODS}))
+    return cast(Cls, metaclass(cls.__name__, cls.__bases__, {**_METHODS, **body, **own}))
 
 
 def field_names(cls: type[Any]) -> tuple[str, ...]:

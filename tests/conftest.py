@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """What is imported stays: neither collections nor forks look at it again."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # to look less often saves a twenty-fifth of their time
     gc.enable()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from forked import nodedoctor_forked
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -197,6 +199,20 @@ def test_a_pipe_is_bounded_too(tmp_path: Path) -> None:
     assert not writer.is_alive()
 
 
+IMPORTED_LATE = (
+    "children.search_path",
+    "cli.arguments",
+    "cli.console",
+    "cli.expect",
+    "cli.outputs",
+    "engine.session",
+    "intake.inputs",
+    "intake.reader_process",
+    "intake.split",
+    "pairs.document",
+)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root and a user that is not")
 @pytest.mark.parametrize(
     "words",
@@ -216,17 +232,7 @@ def test_where_we_may_not_look_is_said_in_one_line(words: str, tmp_path: Path) -
     for folder in (tmp_path, tmp_path.parent):
         folder.chmod(0o755)
     argv = words.format(closed).split()
-    # What is needed is imported before it becomes another user, who may not read this checkout.
-    code = (
-        "import os, sys, asyncio, json, zipfile;"
-        "from nodedoctor.cli import main, compare, arguments, outputs;"
-        "import nodedoctor.engine.session, nodedoctor.pairs.document, nodedoctor.cli.expect;"
-        "import nodedoctor.children.search_path, nodedoctor.cli.console;"
-        "import nodedoctor.intake.inputs, nodedoctor.intake.reader_process, nodedoctor.intake.split;"
-        "os.setgroups([]); os.setresgid(4321, 4321, 4321); os.setresuid(4321, 4321, 4321);"
-        "sys.exit(main.main())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *argv], capture_output=True, text=True, timeout=HANG, cwd=REPOSITORY
-    )
+    for name in IMPORTED_LATE:  # before it becomes another user, who may not read this checkout
+        importlib.import_module(f"nodedoctor.{name}")
+    done = nodedoctor_forked(*argv, cwd=REPOSITORY, user=4321, timeout=HANG)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (64, "", 1), done.stderr

@@ -28,6 +28,16 @@ class Triple(Pair):
     three: float = 3.0
 
 
+@record
+class Named:
+    """Shown as it shows itself."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
 @dataclass(repr=False, eq=False, slots=True)
 class Usual:
     """What the standard decorator makes of the same fields."""
@@ -56,6 +66,10 @@ def test_wrong_arguments_are_refused_with_the_same_words(args, values):
         with pytest.raises(TypeError) as ours:
             Pair(*args, **values)
         assert str(ours.value) == str(usual.value).replace("Usual", "Pair")
+
+
+def test_a_method_of_its_own_stays():
+    assert repr(Named("one")) == "one" and Named("one") == Named("one")
 
 
 def test_defaults_are_not_shared_between_values():

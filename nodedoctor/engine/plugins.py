@@ -76,7 +76,7 @@ class Catalogue:
     def add(self, module: ModuleType, *, bundled: bool = False) -> tuple[Check, ...]:
         """Take over what a module declares; returns its checks. DiscoveryError when a check id is taken."""
         checks = []
-        for item in declared(module, foreign=not bundled):
+        for item in _own_declarations(module) if bundled else declared(module, foreign=True):
             if isinstance(item, Probe):
                 self.probes.setdefault(item.name, item)
             elif isinstance(item, Fact):
@@ -112,6 +112,12 @@ class Catalogue:
             return None
         finally:
             self.spent += 0.0 if bundled else time.monotonic() - began
+
+
+@functools.cache
+def _own_declarations(module: ModuleType) -> tuple[Probe | Fact | Check, ...]:
+    """What one of our modules declares: a process that makes several catalogues looks once."""
+    return tuple(declared(module))
 
 
 CheckHook = Callable[[Check, Mapping[str, Probe]], None]

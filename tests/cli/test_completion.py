@@ -141,16 +141,17 @@ def test_a_check_that_a_shell_would_take_apart_is_left_out(tmp_path: Path):
     loaded = tmp_path / "scripts"
     loaded.mkdir()
     program = (
-        "import sys; from pathlib import Path; from nodedoctor.engine import plugins as d;"
-        "d.SITE_FOLDER = Path(sys.argv[1]); from nodedoctor.cli.completion import cli;"
-        "sys.exit(cli.main([sys.argv[2]]))"
+        "import contextlib, sys; from pathlib import Path; from nodedoctor.engine import plugins as d\n"
+        "d.SITE_FOLDER = Path(sys.argv[1]); from nodedoctor.cli.completion import cli\n"
+        "for script in map(Path, sys.argv[2:]):\n"
+        "    with script.open('w') as out, contextlib.redirect_stdout(out):\n"
+        "        assert cli.main([script.name]) == 0\n"
     )
-    for shell in ("bash", "zsh", "fish"):
-        argv = [sys.executable, "-c", program, str(tmp_path), shell]
-        done = subprocess.run(argv, capture_output=True, text=True, cwd=REPOSITORY)
-        assert done.returncode == 0 and "site.fine" in done.stdout and "site.$(" not in done.stdout
-        script = loaded / shell
-        script.write_text(done.stdout)
+    scripts = [loaded / shell for shell in ("bash", "zsh", "fish")]
+    subprocess.run([sys.executable, "-c", program, tmp_path, *scripts], check=True, cwd=REPOSITORY)
+    for script in scripts:
+        shell, text = script.name, script.read_text()
+        assert "site.fine" in text and "site.$(" not in text
         if shutil.which(shell):
             check = subprocess.run([shell, "-n", script], capture_output=True, text=True)
             assert (check.returncode, check.stderr) == (0, "")

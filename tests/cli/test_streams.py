@@ -10,6 +10,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from forked import nodedoctor_forked
 from tiers import some
 
 from nodedoctor.cli.completion.vocabulary import vocabulary
@@ -96,8 +97,7 @@ def test_a_python_that_does_not_know_itself_still_asks_the_node() -> None:
 
 @pytest.mark.parametrize("option", ["--html", "--junit", "--prometheus", "--record"])
 def test_a_dash_is_no_file(option: str, tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "nodedoctor", "doctor", "--json", option, "-"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    done = nodedoctor_forked("doctor", "--json", option, "-", cwd=tmp_path)
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (Exit.USAGE, "", [])
     assert done.stderr == (
         f"nodedoctor: {option}: '-' is not allowed, stdout has the report; use /dev/stdout\n"
@@ -123,7 +123,7 @@ def test_what_is_asked_for_on_stdout_comes_after_the_report(path: str) -> None:
     ("words", "meant"), [("flet", "fleet"), ("traige x.log", "triage"), ("demo helthy", "healthy")]
 )
 def test_a_misspelt_word_is_guessed(words: str, meant: str) -> None:
-    done = shell(words)
+    done = nodedoctor_forked(*words.split())
     assert done.returncode == Exit.USAGE and f"did you mean {meant}" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -139,8 +139,8 @@ def test_what_names_people_is_for_its_owner_alone(tmp_path: Path) -> None:
     kept.chmod(0o640)
     forms = ("html", "ticket", "junit", "prometheus")
     files = " ".join(f"--{form} {tmp_path / form}" for form in forms)
-    assert shell(f"demo healthy --json {files}").returncode == 0
-    assert shell(f"demo healthy --json --html {kept} --record {tmp_path / 'record'}").returncode == 0
+    for words in (files, f"--html {kept} --record {tmp_path / 'record'}"):
+        assert nodedoctor_forked("demo", "healthy", "--json", *words.split()).returncode == 0
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     usual = 0o666 & ~UMASK
     assert modes == {

@@ -2,15 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from fakes.tree import nvidia_tree
-
-REPOSITORY = Path(__file__).parents[2]
+from forked import nodedoctor_forked
 
 DEAF_NVIDIA_SMI = """#!/bin/sh
 trap '' HUP INT TERM QUIT
@@ -23,10 +19,8 @@ def nodedoctor(tmp_path, *words, env):
     tree = tmp_path / "tree"
     if not tree.exists():
         nvidia_tree(tree)
-    argv = [sys.executable, "-m", "nodedoctor", "--json", "--root", str(tree), *words]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **env}
     began = time.monotonic()
-    done = subprocess.run(argv, env=environment, cwd="/", capture_output=True, text=True, timeout=100)
+    done = nodedoctor_forked("--json", "--root", str(tree), *words, env={**os.environ, **env}, timeout=100)
     assert done.stderr == ""
     report = json.loads(done.stdout)
     return done.returncode, {r["check"]: r for r in report["results"]}, report, time.monotonic() - began

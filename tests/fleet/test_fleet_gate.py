@@ -77,8 +77,7 @@ def test_the_answer_of_another_node_is_none_of_this_one():
 
 
 def test_a_report_that_contradicts_its_own_gate_does_not_pass():
-    argv = [sys.executable, "-m", "nodedoctor", "demo", "nvlinks-down", "--json"]
-    text = subprocess.run(argv, capture_output=True, text=True, cwd=REPOSITORY, timeout=60).stdout
+    text = nodedoctor_forked("demo", "nvlinks-down", "--json").stdout
     assert read("a", Observation("x", text=text)).gate == 2
     document = {**json.loads(text), "gate": {"exit": 0, "word": "pass", "causes": []}}
     assert read("a", Observation("x", text=json.dumps(document))).gate == 2
@@ -132,5 +131,5 @@ def test_an_old_report_is_not_passing_without_a_gate_either(asked: Any, tmp_path
 @pytest.mark.parametrize(
     "words", [["--need", "2"], ["--gate", "--fail-on", "warn"], ["--gate", "--exit-zero"]]
 )
-def test_options_that_have_no_meaning(asked: Any, words: list[str]):
-    assert asked(*words).returncode == 64
+def test_options_that_have_no_meaning(words: list[str]):
+    assert nodedoctor_forked("fleet", "--ssh", "gpu-[1-4]", *words).returncode == 64

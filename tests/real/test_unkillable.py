@@ -9,12 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from test_hang import REPOSITORY, nodedoctor
+from test_hang import nodedoctor
 
 from nodedoctor.cli.headless import WRITE_TIMEOUT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.alone]
 
+REPOSITORY = Path(__file__).parents[2]
 FREEZER = Path("/sys/fs/cgroup/freezer")
 
 NVIDIA_SMI = """#!/bin/sh

@@ -9,15 +9,18 @@ import atexit
 import contextlib
 import functools
 import importlib
+import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 import nodedoctor
 from nodedoctor.__main__ import main
@@ -42,11 +45,18 @@ def nodedoctor_forked(
     cwd: str | Path | None = None,
     input: str = "",
     timeout: float = 120,
+    piped: bool = False,
+    user: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """What `nodedoctor WORDS` prints and ends with, in the environment of the tests or the one given."""
+    """What `nodedoctor WORDS` prints and ends with, in the environment of the tests or the one given.
+
+    Its streams are files, or pipes if `piped`: `run` tells them apart. It becomes `user` where one is given.
+    """
     _import_late_modules()
     with contextlib.ExitStack() as stack:
-        stdin, stdout, stderr = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        stdin, *files = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        pipes = [os.pipe() for _ in files] if piped else []
+        written = [pipe[1] for pipe in pipes] or [file.fileno() for file in files]
         stdin.write(input.encode())
         stdin.seek(0)
         sys.stdout.flush()
@@ -54,15 +64,34 @@ def nodedoctor_forked(
         pid = os.fork()
         if pid == 0:
             try:
-                _become(words, env, cwd, (stdin.fileno(), stdout.fileno(), stderr.fileno()))
+                for number, end in enumerate((stdin.fileno(), *written)):
+                    os.dup2(end, number)
+                for end in itertools.chain(*pipes):
+                    os.close(end)  # a pipe ends with its last writer
+                _become(words, env, cwd, user)
             finally:
                 os._exit(99)
+        pumps = [
+            threading.Thread(target=_drain, args=(pipe, file), daemon=True)
+            for pipe, file in zip(pipes, files, strict=False)
+        ]
+        for pump in pumps:
+            pump.start()
         status = _waited(pid, timeout)
+        for pump in pumps:
+            pump.join(timeout)
         texts = []
-        for file in (stdout, stderr):
+        for file in files:
             file.seek(0)
             texts.append(file.read().decode("utf-8", "surrogateescape").replace("\r\n", "\n"))
     return subprocess.CompletedProcess(words, os.waitstatus_to_exitcode(status), *texts)
+
+
+def _drain(pipe: tuple[int, int], file: IO[bytes]) -> None:
+    """Keep what comes through a pipe until all who could write have gone."""
+    os.close(pipe[1])
+    with os.fdopen(pipe[0], "rb") as reader:
+        shutil.copyfileobj(reader, file)
 
 
 @functools.cache
@@ -74,11 +103,9 @@ def _import_late_modules() -> None:
 
 
 def _become(
-    words: tuple[str, ...], env: Mapping[str, str] | None, cwd: str | Path | None, files: tuple[int, ...]
+    words: tuple[str, ...], env: Mapping[str, str] | None, cwd: str | Path | None, user: int | None
 ) -> NoReturn:
     """Be in the child what a fresh interpreter would be."""
-    for number, file in enumerate(files):
-        os.dup2(file, number)
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
@@ -88,6 +115,10 @@ def _become(
     if cwd is not None:
         os.chdir(cwd)
     atexit._clear()  # those of the tests
+    if user is not None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
     sys.argv = [ARGV0, *words]
     main()
 

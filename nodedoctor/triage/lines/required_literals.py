@@ -5,7 +5,7 @@ They are read from the parsed pattern, so that a search can never exclude what t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 try:
@@ -34,8 +34,7 @@ def _sequence_literals(items: Iterable[Any]) -> tuple[Words | None, Words | None
     run: Words | None = _EMPTY
     sequence: Words | None = _EMPTY
     best: Words | None = None
-    for item in items:
-        exact, inner = _item_literals(item)
+    for exact, inner in _read_items(items):
         best = _better_set(best, inner)
         longer = _join_literals(run, exact)
         if longer is None:
@@ -48,10 +47,23 @@ def _sequence_literals(items: Iterable[Any]) -> tuple[Words | None, Words | None
     return sequence, _better_set(best, run)
 
 
+def _read_items(items: Iterable[Any]) -> Iterator[tuple[Words | None, Words | None]]:
+    """The texts and the words of each item; letters in a row are one item: most items are letters."""
+    letters = ""
+    for item in items:
+        if item[0] is sre.LITERAL:
+            letters += chr(item[1])
+            continue
+        if letters:
+            yield frozenset((letters,)), None
+            letters = ""
+        yield _item_literals(item)
+    if letters:
+        yield frozenset((letters,)), None
+
+
 def _item_literals(item: tuple[Any, Any]) -> tuple[Words | None, Words | None]:
     kind, value = str(item[0]), item[1]
-    if kind == "LITERAL":
-        return frozenset((chr(value),)), None
     if kind == "IN":
         return _set_members(value), None
     if kind == "SUBPATTERN":
