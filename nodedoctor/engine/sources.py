@@ -5,7 +5,6 @@ The live node is `engine/live.py`.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Awaitable, Coroutine, Generator, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
@@ -40,10 +39,6 @@ def normalise_observation(observation: Observation) -> Observation:
     return observation
 
 
-_normalise_recorded = functools.lru_cache(maxsize=128)(normalise_observation)
-"""As above, for a recording, which is often judged again: to look for secrets takes a third of that."""
-
-
 class ObservationSource(Protocol):
     """Answers probes by name."""
 
@@ -73,7 +68,7 @@ class Recorded:
     """A node as it was: the observations of a recording."""
 
     def __init__(self, observations: Mapping[str, Observation]) -> None:
-        self._seen = {name: _normalise_recorded(observation) for name, observation in observations.items()}
+        self._seen = {name: normalise_observation(observation) for name, observation in observations.items()}
 
     def foresee(self, names: Iterable[str]) -> None:
         """Nothing takes longer than anything else."""
