@@ -81,6 +81,7 @@ SIDE_FACTS = (
     Mark.ENDED_FIRST,
     Mark.SEVERAL_NODES,
     progress.AgentRanks,
+    progress.PidRoster,
     progress.WorldSize,
     progress.SettingMentioned,
     Mark.RESOURCE_TRACKER_WARNING,
@@ -131,6 +132,8 @@ NEEDLES: tuple[str, ...] = (
 
 
 _SHAPES = LineShapes(SIGNS)
+MOST_PRINTERS = 4096
+"""Processes of syslog's tags of which the ranks are kept."""
 
 
 def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
@@ -174,6 +177,7 @@ class EventReader:
         self._restarts, self._recovery = RestartDetector(), RecoveryDetector()
         self._last_error, self._last_complaint = LastError(), LastComplaint()
         self._prose = ProseDetector()
+        self._printers: set[tuple[int, Identity]] = set()
         self._last: Line | None = None
 
     def read(self, line: Line) -> Iterator[Event[Any]]:
@@ -186,6 +190,7 @@ class EventReader:
             return
         yield from self._dumps.read(line)
         yield from self._stalls.read(line)
+        yield from self._read_printer(line)
         shape = _SHAPES.shape_of(line.text)
         events = self._own_events(line, shape)
         yield from self._open_errors.read(line)
@@ -211,6 +216,15 @@ class EventReader:
         yield from self._dumps.flush()
         if self._last is not None and self._prose.is_article:
             yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
+
+    def _read_printer(self, line: Line) -> Iterator[Event[Any]]:
+        """Which rank a process of syslog's tags is, once for each."""
+        who = line.who
+        if line.printer is None or who.pid is not None or (who.rank is None and not who.labels):
+            return
+        if (line.printer, who) not in self._printers and len(self._printers) < MOST_PRINTERS:
+            self._printers.add((line.printer, who))
+            yield Event.at(line, Mark.RANK_OF_PID, who=replace(who, pid=line.printer))
 
     def _own_events(self, line: Line, shape: LineShape) -> list[Event[Any]]:
         """The events of a line by itself."""

@@ -259,7 +259,7 @@ KERNEL = r"""
 # the NVIDIA driver (docs.nvidia.com, "Xid Errors")
 _xid_reported
     (?P<kind>S?Xid) \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+)(?:, pid='?(?P<pid>\d+)'?)?
-    (?:.*\bcaused by previous Xid (?P<previous>\d+))?
+    (?:.*\bfrom GPU(?P<gpu>\d{1,3}) GSP|.*\bcaused by previous Xid (?P<previous>\d+))?
 [network_ib]
 # Linux, drivers of adapters
 link-down  of_node
