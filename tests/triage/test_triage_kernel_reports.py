@@ -91,3 +91,16 @@ def test_a_silent_rank_is_on_the_gpu_of_its_number(
     tag = "Jan 12 04:20:30 gpu-07 train[{pid}]: "
     examined = judged(tmp_path, steps(1, 20) + xid + waits(silent, tag))
     assert (examined.verdict.cause, culprits(examined)) == ("gpu_hardware_xid", ranks)
+
+
+@pytest.mark.parametrize("hung", [HUNG.format(pid=9999), "gpu-07 kernel: nfs: server store not responding\n"])
+def test_what_hung_in_the_kernel_is_the_silent_rank(hung: str, tmp_path: Path) -> None:
+    examined = judged(tmp_path, steps(1, 20) + hung + waits(2))
+    assert (examined.verdict.cause, culprits(examined)) == ("cpu_stuck_or_slow_rank", [2])
+
+
+def test_of_two_nodes_a_hang_on_another_names_no_silent_rank(tmp_path: Path) -> None:
+    hung = HUNG.format(pid=9999) + HUNG.format(pid=9999).replace("gpu-07", "gpu-08")
+    log = steps(1, 20) + hung + "".join(caught(rank) for rank in range(15))
+    examined = judged(tmp_path, "world_size=16 nnodes=2\n" + log)
+    assert (examined.verdict.cause, culprits(examined)) == ("cpu_stuck_or_slow_rank", [])

@@ -13,6 +13,7 @@ from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.watchdog import WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.timeline.node_reports import NodeFault
+from nodedoctor.triage.verdict.causes.absent import sole_silent_rank
 
 
 def flushed_connection(timeline: Timeline) -> Iterator[Candidate]:
@@ -68,5 +69,7 @@ def hung_storage(timeline: Timeline) -> Iterator[Candidate]:
     """The kernel reports a task or a file server that hangs."""
     stalls = timeline.of_kind(KernelTaskHung)
     culprits = tuple(distinct_ranks(event.who for event in stalls))
+    silent = sole_silent_rank(timeline, stalls) if not culprits else None
+    culprits = (silent,) if silent is not None else culprits
     headline = f"{describe_identities(culprits) or 'a process'} hung in the kernel: {stalls[0].what.text}"
     yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, tuple(stalls[:3]), culprits)
