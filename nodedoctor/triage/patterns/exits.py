@@ -27,6 +27,9 @@ Some programs print them with a sign, others without."""
 OF_A_SCRIPT = re.compile(r"^(?:\S*: line \d+: +\d+|\[\d{1,3}\][+-]?) +[A-Za-z]")
 """A shell's line about a killed command of its script, which then runs the next one."""
 
+OF_SRUN = re.compile(r"\berror: [\w.-]+: tasks? \d[\d,-]*: ")
+"""srun's line about tasks that ended, in the order in which they did."""
+
 
 @record
 class ProcessExit:
