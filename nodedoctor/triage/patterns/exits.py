@@ -327,6 +327,9 @@ _HELPERS = r"""
 ProcessExit  helper=data-loader worker
     DataLoader (?:worker|process) \(pid(?:\(s\))? +\d+(?:[, ]+\d+)*\) (?:exited )?is killed by signal:[ ]
     (?P<signal>Killed|Segmentation fault|Aborted)
+# a line of its rank: the kernel tells of the same process
+RANK_OF_PID
+    DataLoader worker \(pid(?:\(s\))? +(?P<pid>\d+)(?:[, ]+\d+)*\)
 # these are sent to all processes of a session, or of a job
 LauncherSignalled  what=data-loader worker
     DataLoader worker \(pid(?:\(s\))? +\d+(?:[, ]+\d+)*\) (?:exited )?is killed by signal:[ ]
