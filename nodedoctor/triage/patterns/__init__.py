@@ -73,6 +73,7 @@ LIVENESS = (progress.TrainingStep, Mark.JOB_FINISHED, progress.LongWork, Mark.SE
 SIDE_FACTS = (
     frameworks.CollectiveShape,
     *corruption.ASIDE,
+    nccl.VirtualInterface,
     Mark.OF_GPU,
     ras.HangFolder,
     Mark.RANK_OF_PID,

@@ -14,7 +14,7 @@ from nodedoctor.triage.patterns.exits import LauncherSignalled, LeftFirst, Proce
 from nodedoctor.triage.patterns.frameworks import CollectiveShape
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, NodeLost, XidReported
-from nodedoctor.triage.patterns.nccl import DuplicateGpu, IbFlush
+from nodedoctor.triage.patterns.nccl import DuplicateGpu, IbFlush, VirtualInterface
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.ras import RasMissing, RasSection
 from nodedoctor.triage.patterns.ray import ActorDied
@@ -91,6 +91,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     missing.lagging_rank: (TimedOut,),
     infrastructure.flushed_connection: (IbFlush,),
     infrastructure.cut_connection: (PeerGone,),
+    infrastructure.virtual_interface: (VirtualInterface,),
     infrastructure.stuck_watchdog: (WatchdogStuck,),
     infrastructure.hung_storage: (KernelTaskHung,),
     infrastructure.node_faults: (NodeFault,),

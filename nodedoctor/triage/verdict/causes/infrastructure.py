@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.grouping import group_by
 from nodedoctor.triage.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Ground
+from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import KernelTaskHung
-from nodedoctor.triage.patterns.nccl import IbFlush
+from nodedoctor.triage.patterns.nccl import IbFlush, NcclError, VirtualInterface
 from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.watchdog import WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline
-from nodedoctor.triage.timeline.node_reports import NodeFault
+from nodedoctor.triage.timeline.node_reports import NodeFault, hosts_in_logs
 from nodedoctor.triage.verdict.causes.absent import sole_silent_rank
 
 
@@ -29,6 +32,42 @@ def cut_connection(timeline: Timeline) -> Iterator[Candidate]:
     if events:
         headline = f"the connection to {events[0].what.peer or 'a peer'} timed out without being closed"
         yield Candidate("network_socket_interface", "echo", "low", headline, tuple(events[:3]))
+
+
+def virtual_interface(timeline: Timeline) -> Iterator[Candidate]:
+    """Connections between nodes failed at a loopback or a bridge, of which each node has its own."""
+    failures = [
+        (event, match[1])
+        for kind in (NcclError, Symptom, PeerGone)
+        for event in timeline.of_kind(kind)
+        if (match := _FAILED_CONNECT.search(event.text)) is not None
+    ]
+    for used in timeline.of_kind(VirtualInterface) if _is_of_several_nodes(timeline) else ():
+        name, address = used.what.interface, used.what.address
+        failed = [event for event, peer in failures if _network_of(peer) == _network_of(address)]
+        if failed:
+            what = "the node's own loopback" if name == "lo" else "a network of containers"
+            headline = f"NCCL uses {name} ({address}), {what}, and connections to it failed"
+            yield Candidate("network_socket_interface", "path", "medium", headline, (used, *failed[:3]))
+            return
+
+
+_FAILED_CONNECT = re.compile(
+    r"[cC]onnect to (\d[\d.]{6,14})(?:<\d+>)? (?:returned|failed)"
+    r".{0,40}(?:[Cc]onnection refused|timed out|No route to host|unreachable)"
+)
+
+
+def _network_of(address: str) -> str:
+    """The first three numbers of an address."""
+    return address.rpartition(".")[0]
+
+
+def _is_of_several_nodes(timeline: Timeline) -> bool:
+    """True where a line shows a second node, or more lower ranks are elsewhere than are here."""
+    ranks = timeline.ranks_seen
+    lower = min(ranks, default=0) >= max(2, len(ranks))
+    return lower or len(hosts_in_logs(timeline)) > 1 or timeline.has_any((Mark.SEVERAL_NODES,))
 
 
 def node_faults(timeline: Timeline) -> Iterator[Candidate]:
