@@ -73,7 +73,9 @@ LIVENESS = (progress.TrainingStep, Mark.JOB_FINISHED, progress.LongWork, Mark.SE
 SIDE_FACTS = (
     frameworks.CollectiveShape,
     *corruption.ASIDE,
+    nccl.BusBandwidth,
     nccl.VirtualInterface,
+    machine.DriveError,
     Mark.OF_GPU,
     ras.HangFolder,
     Mark.RANK_OF_PID,

@@ -56,6 +56,13 @@ class VirtualInterface:
     address: str
 
 
+@record
+class BusBandwidth:
+    """What a test of NCCL reached between GPUs on average, in GB/s."""
+
+    gigabytes: float
+
+
 class LastErrors:
     """The line behind `Last error:` (torch's getNcclErrorDetailStr): whatever it is, NCCL means it."""
 
@@ -210,6 +217,8 @@ p2p-broken  of_node
 wrong-values
   a test of NCCL read wrong values: what one GPU sends is not what another one gets
     ^#? ?Out of bounds values : [1-9]\d* FAILED
+BusBandwidth
+    ^#? ?Avg bus bandwidth {1,9}: (?P<gigabytes>\d{1,6}\.\d{1,6})
 [collective_mismatch]
 declared-mismatch
   a comparison shows that the ranks do different things
@@ -237,5 +246,5 @@ message-truncated  hint
   a peer sent more than this rank expected
     Message truncated : received \d+ bytes instead of \d+
 """,
-    VirtualInterface, DuplicateGpu, NcclError, PeerGone, IbFlush, _make_communicator,
+    BusBandwidth, VirtualInterface, DuplicateGpu, NcclError, PeerGone, IbFlush, _make_communicator,
 )  # fmt: skip

@@ -17,10 +17,12 @@ from nodedoctor.triage.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Confidence, Event, Identity
 from nodedoctor.triage.patterns.exits import PeersTerminated, ProcessExit
+from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.nccl import BusBandwidth
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET, Timeline
 from nodedoctor.triage.verdict.causes.culprits import find_culprits
-from nodedoctor.wording import count_with_noun, singular_or_plural
+from nodedoctor.wording import count_with_noun, decimal, singular_or_plural
 
 _NAN = re.compile(
     r"(?:\b(?:found|detected|result|got|is|are|was|were|became|returned|produced)|[=:])"
@@ -172,6 +174,40 @@ def repeat_differs(timeline: Timeline) -> Iterator[Candidate]:
         culprits,
         fixes=_FIXES,
     )
+
+
+def wrong_values(timeline: Timeline) -> Iterator[Candidate]:
+    """Wrong values of a test of NCCL that was faster than PCIe: GPUs or NVLink, and no path through PCIe."""
+    wrong = [event for event in timeline.of_kind(Symptom) if event.what.name == "wrong-values"]
+    for event in wrong:
+        reached = [
+            reading
+            for reading in timeline.of_kind(BusBandwidth)
+            if reading.place.source == event.place.source
+            and 0 < reading.place.offset - event.place.offset < _SUMMARY
+        ]
+        if reached and reached[0].what.gigabytes > PCIE:
+            speed = decimal(reached[0].what.gigabytes, 3)
+            headline = (
+                f"a test of NCCL read wrong values at {speed} GB/s, which only NVLink reaches: {_SUSPECTED}"
+            )
+            evidence = (event, reached[0])
+            yield Candidate("gpu_hardware_xid", "compared", "medium", headline, evidence, fixes=_VALUES_FIXES)
+            return
+
+
+_VALUES_FIXES = (
+    Fix(
+        "Repeat the test on fewer GPUs at a time: the wrong values go with one GPU or one link.",
+        looks("nvidia-smi nvlink -e", "nodedoctor compute.gemm nvlink --preview"),
+        "investigate",
+    ),
+    Fix("Drain the node and test its GPUs.", looks("dcgmi diag -r 3"), "drain", "every job on the node"),
+)
+PCIE = 64.0
+"""GB/s that 16 lanes of PCIe 5 carry in one direction: NCCL's bus bandwidth through them is below."""
+_SUMMARY = 400
+"""Bytes from the count of wrong values to the bandwidth, the next line of nccl-tests' summary."""
 
 
 _NAN_FIXES = (

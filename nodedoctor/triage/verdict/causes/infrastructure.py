@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.grouping import group_by
-from nodedoctor.triage.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks
+from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Candidate, Ground
+from nodedoctor.triage.model import Candidate, Confidence, Ground, Identity
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import KernelTaskHung
+from nodedoctor.triage.patterns.machine import DriveError, KernelTaskHung
 from nodedoctor.triage.patterns.nccl import IbFlush, NcclError, VirtualInterface
 from nodedoctor.triage.patterns.store import PeerGone
+from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.timeline.node_reports import NodeFault, hosts_in_logs
@@ -68,6 +70,26 @@ def _is_of_several_nodes(timeline: Timeline) -> bool:
     ranks = timeline.ranks_seen
     lower = min(ranks, default=0) >= max(2, len(ranks))
     return lower or len(hosts_in_logs(timeline)) > 1 or timeline.has_any((Mark.SEVERAL_NODES,))
+
+
+def failed_drive(timeline: Timeline) -> Iterator[Candidate]:
+    """A rank could not read or write, and the kernel of its node reports a drive: not the program's error."""
+    one_host = len(hosts_in_logs(timeline)) < 2
+    for event in timeline.of_kind(ExceptionRaised):
+        host = short_host(event.who.host)
+        drives = timeline.of_kind(DriveError) if _IO_ERROR.search(event.text) is not None else []
+        own = [drive for drive in drives if one_host or short_host(drive.who.host) == host != ""]
+        if own:
+            who = event.who.fill_from(Identity(host=own[-1].who.host))
+            culprits = blameable_identities(who) or ((Identity(host=who.host),) if who.host else ())
+            headline = f"{describe_identities(culprits) or 'a process'} could not read or write: "
+            headline += f"the kernel reports errors of drive {own[-1].what.drive}"
+            sure: Confidence = "high" if host and host == short_host(own[-1].who.host) else "medium"
+            yield Candidate("shm_or_limits", "fault", sure, headline, (*own[-2:], event), culprits)
+            return
+
+
+_IO_ERROR = re.compile(r"\[Errno 5\] Input/output error|\(os error 5\)")
 
 
 def node_faults(timeline: Timeline) -> Iterator[Candidate]:
