@@ -66,7 +66,9 @@ def test_the_process_of_a_report_is_a_rank(name: str, report: str, tmp_path: Pat
         "rank 2: parent pid 7102\n",
         "local rank 2 (pid 7102), rank 6 of 8 on another node\n",
         "rank2=7102 rank3=7103 tokens\n",
-        "".join(f"Jan 12 04:00:01 gpu-07 torchrun[7102]: [rank{rank}] built\n" for rank in range(4)),
+        "".join(f"Jan 12 04:00:01 gpu-07 python[7102]: [rank{rank}] built\n" for rank in range(4)),
+        "Jan 12 04:00:01 gpu-07 torchrun[7102]: [rank2] built\n",
+        "Jan 12 04:00:01 gpu-07 /usr/bin/srun[7102]: [rank2] built\n",
     ],
 )
 def test_a_process_of_others_is_no_rank(name: str, tmp_path: Path) -> None:

@@ -38,6 +38,11 @@ _SYSLOG = re.compile(
     r"(?!(?i:error|warn|warning|info|debug|note|notice|fatal|critical) )([A-Za-z0-9][\w.-]*) "
     r"(?:(?=[\w./-]+: )|(?:rank[_-]?(\d{1,6})|[\w./@-]+)\[(\d{1,10})\]: ?)"
 )
+_PASSES_ON = re.compile(
+    r"[ /](?:torchrun|deepspeed|accelerate|horovodrun|srun|slurm\w*|mpi(?:run|exec)\S*|prte\w*|orte\w*|ray\w*"
+    r"|docker\w*|containerd\S*|podman|conmon|kubelet|run\S*\.sh|ba?sh)\[\d+\]: ?$"
+)
+"""Tags of programs that give syslog what others print."""
 
 
 def _read_clock(match: re.Match[str], prefix: PrefixInfo) -> None:
@@ -84,7 +89,8 @@ def _read_syslog(match: re.Match[str], prefix: PrefixInfo) -> None:
     prefix.add(host=match[14])
     if match[15]:
         prefix.add_rank(int(match[15]))
-    prefix.printer = whole_number(match[16], LARGEST_PID)
+    if _PASSES_ON.search(match[0]) is None:
+        prefix.printer = whole_number(match[16], LARGEST_PID)
 
 
 def _read_rfc5424(match: re.Match[str], prefix: PrefixInfo) -> None:
