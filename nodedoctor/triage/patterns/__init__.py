@@ -176,7 +176,12 @@ class EventReader:
         self._traces, self._block, self._last_warning = TracebackReader(), ElasticBlock(), nccl.LastErrors()
         self._open_errors, self._retries, self._counters = OpenErrors(), RetryDetails(), StepCounters()
         self._trials = RayTuneTable()
-        self._asides = RetryHeadings(), ActivityDetector(), corruption.NanLossDetector()
+        self._asides = (
+            RetryHeadings(),
+            ActivityDetector(),
+            corruption.NanLossDetector(),
+            corruption.CurveDetector(),
+        )
         self._restarts, self._recovery = RestartDetector(), RecoveryDetector()
         self._last_error, self._last_complaint = LastError(), LastComplaint()
         self._prose = ProseDetector()

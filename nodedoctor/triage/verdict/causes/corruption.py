@@ -1,7 +1,8 @@
 """Suspected silent data corruption: a rank's results differ from its peers', without a reported fault.
 
 A program's own mistake can look like it, so the confidence is never high. What all ranks have, or one of
-which no peer is seen, stays the program's.
+which no peer is seen, stays the program's; so does one rank's NaN where the loss rose before, or where its
+own check alone speaks: a bad batch makes the local loss a NaN on the rank that has it.
 """
 
 from __future__ import annotations
@@ -74,6 +75,9 @@ def nan_beside_peers(timeline: Timeline) -> LoneNan | None:
     ranks = {who.rank for who in people}
     if not ranks or None in ranks or (ranks == {0} and not local) or timeline.marked(Mark.REPEAT_AGREES):
         return None
+    curve = _curve_before(timeline, min(nans, key=timeline.moment))
+    if curve is Mark.CURVE_ROSE or (curve is None and not local):
+        return None  # it diverged, or only the trainer's own check speaks
     printed = {event.who.rank for event in timeline.marked(Mark.PRINTED_NAN)}
     if {event.who.rank for event in nans} not in (ranks, {None}) or not printed <= ranks:
         return None  # other ranks had it, too, or may have had it
@@ -89,6 +93,18 @@ def nan_beside_peers(timeline: Timeline) -> LoneNan | None:
     )
     enough = count > 0 if len(ranks) == 1 else count >= 2 * len(ranks)
     return LoneNan(tuple(nans), people, count) if enough else None
+
+
+def _curve_before(timeline: Timeline, nan: Event[Any]) -> Mark | None:
+    """What the loss and the gradient norm did before a NaN, in any log; None where none prints them."""
+    turns = [
+        event
+        for mark in (Mark.CURVE_CALM, Mark.CURVE_ROSE)
+        for event in timeline.marked(mark)
+        if event.place.source != nan.place.source or event.place.offset < nan.place.offset
+    ]
+    last = {event.place.source: event.what for event in sorted(turns, key=lambda turn: turn.place.offset)}
+    return max(last.values(), key=lambda mark: mark is Mark.CURVE_ROSE, default=None)
 
 
 def _mentions_nan(raised: ExceptionRaised) -> bool:
