@@ -112,6 +112,10 @@ class Mark(Enum):
     """Many lines in a row print a loss, and each is NaN."""
     LOSS_IS_FINITE = "loss_is_finite"
     """A line behind them prints a loss that is a number again."""
+    CURVE_CALM = "curve_calm"
+    """The loss or the gradient norm is printed, and does not rise."""
+    CURVE_ROSE = "curve_rose"
+    """The loss or the gradient norm that is printed rose far above what it had been."""
 
 
 Kind: TypeAlias = "type[Any] | Mark"

@@ -137,6 +137,8 @@ class Line:
     key: str = ""
     level: str = ""
     cited: bool = False
+    printer: int | None = None
+    """The process that gave the line to syslog: its own, or one that passes on the lines of several."""
 
     @property
     def severity(self) -> str:

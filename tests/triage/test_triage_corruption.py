@@ -88,6 +88,41 @@ def test_what_all_print_or_rank_0_says_alone_may_be_of_all(tmp_path: Path) -> No
     assert found(judged(tmp_path, steps(1, 5) + local + waits))[:2] == ("gpu_hardware_xid", [0])
 
 
+def curve(losses: list[float], norms: list[float]) -> str:
+    """Steps with a loss and a gradient norm."""
+    pairs = enumerate(zip(losses, norms, strict=True))
+    return "".join(f"step {step} | loss: {loss} | grad_norm: {norm}\n" for step, (loss, norm) in pairs)
+
+
+FLAT, RISES = [2.9] * 20, [2.9] * 12 + [3.1, 3.6, 4.2, 4.9, 5.8, 6.8, 8.1, 9.4]
+NORM, JUMPS = [0.8] * 20, [0.8] * 17 + [4.1, 12.3, 41.0]
+CURVES = {
+    "flat": (curve(FLAT, NORM), False),
+    "one outlier": (curve([*FLAT[:15], 9.9, *FLAT[16:]], NORM), False),
+    "falls": (curve(RISES[::-1], JUMPS[::-1]), False),
+    "the loss rises": (curve(RISES, NORM), True),
+    "the norm rises": (curve(FLAT, JUMPS), True),
+    "rose and came back": (curve(RISES + FLAT * 2, NORM * 3), False),
+}
+"""What a run printed before a NaN, and whether it diverged."""
+
+
+@pytest.mark.parametrize("name", NANS)
+@pytest.mark.parametrize("before", CURVES)
+def test_a_run_that_diverges_has_its_nan_on_some_rank_first(before: str, name: str, tmp_path: Path) -> None:
+    text, diverged = CURVES[before]
+    examined = judged(tmp_path, text + raised(2, NANS[name](2)) + PEERS["are ended"](OTHERS))
+    cause = "user_code_exception" if diverged else "gpu_hardware_xid"
+    assert (examined.verdict.cause, culprits(examined)) == (cause, [2])
+
+
+@pytest.mark.parametrize("name", NANS)
+def test_a_trainers_own_check_alone_suspects_no_gpu(name: str, tmp_path: Path) -> None:
+    examined = judged(tmp_path, "world_size=4\n" + raised(2, NANS[name](2)) + PEERS["are ended"](OTHERS))
+    cause = "user_code_exception" if name == "a program's own" else "gpu_hardware_xid"
+    assert (examined.verdict.cause, culprits(examined)) == (cause, [2])
+
+
 @pytest.mark.parametrize(
     ("said", "cause"),
     [

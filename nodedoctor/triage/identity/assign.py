@@ -28,7 +28,7 @@ from nodedoctor.triage.identity.processes import (
 from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
 from nodedoctor.triage.model import LOCAL_RANK_LABEL, NOBODY, TASK_LABEL, Event, Identity
 from nodedoctor.triage.patterns.cuda import GpuFull
-from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.exits import OF_SRUN, ProcessExit
 from nodedoctor.triage.patterns.machine import XidReported
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 
@@ -140,7 +140,7 @@ def _without_launcher_tasks(events: Sequence[Event[Any]], sources: Sources) -> l
     }
 
     def is_task(event: Event[Any]) -> bool:
-        return event.place.source in launched and _SRUN.search(event.text) is not None
+        return event.place.source in launched and OF_SRUN.search(event.text) is not None
 
     return [_without_rank(event) if is_task(event) else event for event in events]
 
@@ -163,4 +163,3 @@ _LAUNCHER = re.compile(
     r"|deepspeed[/\\]launcher[/\\]\w+\.py$|accelerate[/\\]commands[/\\]launch\.py$"
 )
 """Programs have `torch/distributed/elastic` in their stacks, too, where they use its `@record`."""
-_SRUN = re.compile(r"\berror: [\w.-]+: tasks? \d[\d,-]*: ")

@@ -39,7 +39,7 @@ class ProcessTable:
                 self._add(event.who.pid, short_host(event.who.host), event.who.rank)
         for event in events:
             if isinstance(event.what, PidRoster):
-                self._add_roster(event.what)
+                self._add_roster(event.what, short_host(event.who.host))
 
     def rank_of(self, who: Identity) -> int | None:
         """The rank of a process when only one fits: hosts may share process ids.
@@ -60,8 +60,12 @@ class ProcessTable:
             if len(ranks) < 2:
                 ranks.add(rank)
 
-    def _add_roster(self, roster: PidRoster) -> None:
-        """Take a list of process ids as ranks where two known ones agree."""
+    def _add_roster(self, roster: PidRoster, host: str) -> None:
+        """Take a list of process ids with ranks, or of ranks in order where two known ones agree."""
+        for pid, rank in zip(roster.pids, roster.ranks, strict=False):
+            self._add(pid, host, rank)
+        if roster.ranks:
+            return
         ranks = {pid: rank for rank, pid in enumerate(roster.pids)}
         sure = [pid for pid in ranks if (pid, ANY) in self._ranks]
         if len(sure) > 1 and all(self._ranks[pid, ANY] == {ranks[pid]} for pid in sure):

@@ -218,6 +218,7 @@ def _parse_prefixed(text: str, place: Place, prefix: PrefixInfo, common: CommonP
         key,
         "" if passed_on else prefix.level,
         prefix.cited,
+        prefix.printer,
     )
 
 

@@ -74,6 +74,9 @@ LIVENESS = (progress.TrainingStep, Mark.JOB_FINISHED, progress.LongWork, Mark.SE
 SIDE_FACTS = (
     frameworks.CollectiveShape,
     *corruption.ASIDE,
+    nccl.BusBandwidth,
+    nccl.VirtualInterface,
+    machine.DriveError,
     Mark.OF_GPU,
     ras.HangFolder,
     Mark.RANK_OF_PID,
@@ -82,6 +85,7 @@ SIDE_FACTS = (
     Mark.ENDED_FIRST,
     Mark.SEVERAL_NODES,
     progress.AgentRanks,
+    progress.PidRoster,
     progress.WorldSize,
     progress.SettingMentioned,
     Mark.RESOURCE_TRACKER_WARNING,
@@ -132,6 +136,8 @@ NEEDLES: tuple[str, ...] = (
 
 
 _SHAPES = LineShapes(SIGNS)
+MOST_PRINTERS = 4096
+"""Processes of syslog's tags of which the ranks are kept."""
 
 
 def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
@@ -171,10 +177,16 @@ class EventReader:
         self._traces, self._block, self._last_warning = TracebackReader(), ElasticBlock(), nccl.LastErrors()
         self._open_errors, self._retries, self._counters = OpenErrors(), RetryDetails(), StepCounters()
         self._trials = RayTuneTable()
-        self._asides = RetryHeadings(), ActivityDetector(), corruption.NanLossDetector()
+        self._asides = (
+            RetryHeadings(),
+            ActivityDetector(),
+            corruption.NanLossDetector(),
+            corruption.CurveDetector(),
+        )
         self._restarts, self._recovery = RestartDetector(), RecoveryDetector()
         self._last_error, self._last_complaint = LastError(), LastComplaint()
         self._prose = ProseDetector()
+        self._printers: set[tuple[int, Identity]] = set()
         self._last: Line | None = None
 
     def read(self, line: Line) -> Iterator[Event[Any]]:
@@ -187,6 +199,7 @@ class EventReader:
             return
         yield from self._dumps.read(line)
         yield from self._stalls.read(line)
+        yield from self._read_printer(line)
         shape = _SHAPES.shape_of(line.text)
         events = self._own_events(line, shape)
         yield from self._open_errors.read(line)
@@ -212,6 +225,15 @@ class EventReader:
         yield from self._dumps.flush()
         if self._last is not None and self._prose.is_article:
             yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
+
+    def _read_printer(self, line: Line) -> Iterator[Event[Any]]:
+        """Which rank a process of syslog's tags is, once for each."""
+        who = line.who
+        if line.printer is None or who.pid is not None or (who.rank is None and not who.labels):
+            return
+        if (line.printer, who) not in self._printers and len(self._printers) < MOST_PRINTERS:
+            self._printers.add((line.printer, who))
+            yield Event.at(line, Mark.RANK_OF_PID, who=replace(who, pid=line.printer))
 
     def _own_events(self, line: Line, shape: LineShape) -> list[Event[Any]]:
         """The events of a line by itself."""

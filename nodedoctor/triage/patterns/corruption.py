@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Sequence
+from statistics import median
 
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Line
@@ -50,7 +53,7 @@ NOT_A_NUMBER
 
 ASIDE = (
     Mark.ODD_HASH, Mark.REPEAT_AGREES, Mark.NOT_A_NUMBER, Mark.PRINTED_NAN, Mark.LOSS_STAYS_NAN,
-    Mark.LOSS_IS_FINITE,
+    Mark.LOSS_IS_FINITE, Mark.CURVE_CALM, Mark.CURVE_ROSE,
 )  # fmt: skip
 """What says nothing of a failure by itself."""
 SUSPICIONS = (Mark.REPLICAS_DIFFER, Mark.REPEAT_DIFFERS)
@@ -87,3 +90,56 @@ class NanLossDetector:
         if self._row == NANS_IN_A_ROW:
             return Mark.LOSS_STAYS_NAN
         return Mark.LOSS_IS_FINITE if before >= NANS_IN_A_ROW and not self._row else None
+
+
+FEWEST_VALUES = 5
+"""Values of a loss or a norm from which on its curve is known. Ours."""
+_CURVE_LENGTH = 32
+"""Values that are kept of a curve. The last three are its end: one outlier is no rise. Ours."""
+_VALUE = r"['\"]?\s{0,4}[:=(]?\s{0,4}['\"]?(?P<value>-?\d{1,9}(?:\.\d{1,9})?(?:e[-+]\d{1,3})?)(?![\w.])"
+_CURVES = (
+    (re.compile(r"loss(?<![a-z]loss)(?<!val[_ ]loss)(?<!test[_ ]loss)" + _VALUE), 1.5),
+    (
+        re.compile(r"norm(?:(?<=grad[_ ]norm)|(?<=gradient[_ ]norm)|(?<=total[_ ]norm)|(?<=gnorm))" + _VALUE),
+        3.0,
+    ),
+)
+"""A loss and a gradient norm in small letters, and by how much each has to rise: norms jump. Ours. Each
+begins with its word, which is searched for faster than what may be in front."""
+
+
+class CurveDetector:
+    """Whether the loss and the gradient norm that a log prints rose, as they do where a run diverges."""
+
+    def __init__(self) -> None:
+        self._values: tuple[deque[float], ...] = tuple(deque(maxlen=_CURVE_LENGTH) for _ in _CURVES)
+        self._rose = [False for _ in _CURVES]
+        self._last: Mark | None = None
+
+    def read(self, line: Line) -> Mark | None:
+        """The mark at the line from which on a curve is known, and at each turn of it."""
+        text = line.text.lower()
+        if "loss" not in text and "norm" not in text:
+            return None
+        mark = self._last
+        for number, (pattern, factor) in enumerate(_CURVES):
+            if (match := pattern.search(text)) is None:
+                continue
+            values = self._values[number]
+            values.append(float(match["value"]))
+            if len(values) >= FEWEST_VALUES:
+                self._rose[number] = _has_risen(values, factor)
+                mark = Mark.CURVE_ROSE if any(self._rose) else Mark.CURVE_CALM
+        if mark is self._last:
+            return None
+        self._last = mark
+        return mark
+
+
+def _has_risen(values: Sequence[float], factor: float) -> bool:
+    """True where the latest values are by a factor above the median of those before."""
+    latest = sorted((values[-1], values[-2], values[-3]))[1]
+    if latest <= factor * min(values):  # which the median is not below
+        return False
+    usual = median(list(values)[:-3])
+    return usual > 0 and latest > factor * usual

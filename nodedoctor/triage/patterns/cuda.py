@@ -151,13 +151,15 @@ driver-too-old  personal  quoted
   the NVIDIA driver is too old for this CUDA, or not loaded
     driver (?:on your system is )?too old|driver version is insufficient|cudaErrorInsufficientDriver
     |compiled with an unsupported toolchain|CUDA driver is a stub library
+    |nvidia-container-cli: requirement error: unsatisfied condition: (?:cuda|driver) ?>
 # unsloth, Colossal-AI, vLLM
 driver-missing  personal  quoted
   the driver is not loaded, does not match its libraries, or shows no GPU
     no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver
     |NVIDIA-SMI has failed|driver not loaded|might not have a CUDA (?:gpu|GPU)
     |could not select device driver|initialize NVML|devices?(?:\(s\))? (?:is/)?are busy or unavailable
-    |CUDA unknown error|Driver/library version mismatch|nvidia-container-cli: .*error
+    |CUDA unknown error|Driver/library version mismatch|nvidia-container-cli:
+    [ ](?!requirement error: unsatisfied condition: (?:cuda|driver) ?>).*error
     |NVML Shared Library Not Found|no GPUs found|libcuda\.so\S*: cannot open shared object
     |CUDA_ERROR_NO_DEVICE|RmInitAdapter failed|cannot find any torch accelerator
     |No supported gpu backend found|[Ff]ailed to infer device type

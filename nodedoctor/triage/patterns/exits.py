@@ -27,6 +27,9 @@ Some programs print them with a sign, others without."""
 OF_A_SCRIPT = re.compile(r"^(?:\S*: line \d+: +\d+|\[\d{1,3}\][+-]?) +[A-Za-z]")
 """A shell's line about a killed command of its script, which then runs the next one."""
 
+OF_SRUN = re.compile(r"\berror: [\w.-]+: tasks? \d[\d,-]*: ")
+"""srun's line about tasks that ended, in the order in which they did."""
+
 
 @record
 class ProcessExit:
@@ -329,6 +332,9 @@ _HELPERS = r"""
 ProcessExit  helper=data-loader worker
     DataLoader (?:worker|process) \(pid(?:\(s\))? +\d+(?:[, ]+\d+)*\) (?:exited )?is killed by signal:[ ]
     (?P<signal>Killed|Segmentation fault|Aborted)
+# a line of its rank: the kernel tells of the same process
+RANK_OF_PID
+    DataLoader worker \(pid(?:\(s\))? +(?P<pid>\d+)(?:[, ]+\d+)*\)
 # these are sent to all processes of a session, or of a job
 LauncherSignalled  what=data-loader worker
     DataLoader worker \(pid(?:\(s\))? +\d+(?:[, ]+\d+)*\) (?:exited )?is killed by signal:[ ]

@@ -36,6 +36,13 @@ class KernelTaskHung:
 
 
 @record
+class DriveError:
+    """The kernel could not read or write a drive: mostly one that the job does not use."""
+
+    drive: str
+
+
+@record
 class HostOom:
     """A process was killed for host memory; `said_by` names the reporter, `pid` the process.
 
@@ -259,7 +266,13 @@ KERNEL = r"""
 # the NVIDIA driver (docs.nvidia.com, "Xid Errors")
 _xid_reported
     (?P<kind>S?Xid) \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+)(?:, pid='?(?P<pid>\d+)'?)?
-    (?:.*\bcaused by previous Xid (?P<previous>\d+))?
+    (?:.*\bfrom GPU(?P<gpu>\d{1,3}) GSP|.*\bcaused by previous Xid (?P<previous>\d+))?
+# Linux, block/blk-core.c, fs/buffer.c, drivers/nvme/host, ext4 and XFS; no floppy and no optical disk
+DriveError
+    \b(?:I/O|critical (?:medium|target|nexus)) error, dev (?P<drive>(?!fd|sr)\w{3,20}),
+    |\bBuffer I/O error on dev(?:ice)? (?P<drive2>(?!fd|sr)[\w-]{3,20}),
+    |\bnvme (?P<drive3>nvme\d+): (?:I/O .{0,60}\btimeout, (?:abort|reset|disabl)|controller is down)
+    |\b(?:EXT4-fs|XFS) (?:error )?\((?:device )?(?P<drive4>[\w-]{3,20})\):.{0,80}\bI/O error
 [network_ib]
 # Linux, drivers of adapters
 link-down  of_node
@@ -291,5 +304,5 @@ hsa-hardware  hint  personal
 
 SIGNS = read_rows(
     MEMORY + LIMITS + NODES + KERNEL,
-    HostOom, MemoryUser, NodeLost, _disk_full, _xid_reported, _kernel_task_hung,
+    DriveError, HostOom, MemoryUser, NodeLost, _disk_full, _xid_reported, _kernel_task_hung,
 )  # fmt: skip

@@ -48,6 +48,21 @@ class Communicator:
     """PCI bus number, 0 when the line has none."""
 
 
+@record
+class VirtualInterface:
+    """NCCL talks over an interface that reaches no other node: a loopback or a bridge of containers."""
+
+    interface: str
+    address: str
+
+
+@record
+class BusBandwidth:
+    """What a test of NCCL reached between GPUs on average, in GB/s."""
+
+    gigabytes: float
+
+
 class LastErrors:
     """The line behind `Last error:` (torch's getNcclErrorDetailStr): whatever it is, NCCL means it."""
 
@@ -76,6 +91,10 @@ SIGNS = read_rows(
 # NVIDIA/nccl, src/init.cc and src/transport
 SET_UP
     ^NCCL version \d|NCCL INFO (?:NCCL version|Bootstrap|NET/|Using network)
+VirtualInterface
+    NCCL INFO (?:Bootstrap|NET/Socket) ?: ?Using (?:\[0\])?
+    (?P<interface>lo|(?:docker|virbr|veth|cni|cbr|flannel|lxcbr)[\w.-]*|br-[0-9a-f]{12}):
+    (?P<address>\d[\d.]{6,14})<
 DuplicateGpu
     Duplicate GPU detected : rank (?=(?P<rank>\d+) )(?P<ranks>\d+ and rank \d+)
 # NCCL, nccl-tests (src/common.h) and torch
@@ -198,6 +217,8 @@ p2p-broken  of_node
 wrong-values
   a test of NCCL read wrong values: what one GPU sends is not what another one gets
     ^#? ?Out of bounds values : [1-9]\d* FAILED
+BusBandwidth
+    ^#? ?Avg bus bandwidth {1,9}: (?P<gigabytes>\d{1,6}\.\d{1,6})
 [collective_mismatch]
 declared-mismatch
   a comparison shows that the ranks do different things
@@ -225,5 +246,5 @@ message-truncated  hint
   a peer sent more than this rank expected
     Message truncated : received \d+ bytes instead of \d+
 """,
-    DuplicateGpu, NcclError, PeerGone, IbFlush, _make_communicator,
+    BusBandwidth, VirtualInterface, DuplicateGpu, NcclError, PeerGone, IbFlush, _make_communicator,
 )  # fmt: skip

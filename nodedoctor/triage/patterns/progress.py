@@ -11,7 +11,7 @@ from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.triage.patterns import completed
 from nodedoctor.triage.patterns.assertion import names_error
 from nodedoctor.triage.patterns.bars import parse_bar, parse_row_number
-from nodedoctor.triage.patterns.log_pattern import world_size
+from nodedoctor.triage.patterns.log_pattern import bounded_integer, rank_number, world_size
 from nodedoctor.triage.patterns.rows import read_rows
 from nodedoctor.whole_numbers import whole_number
 
@@ -100,9 +100,10 @@ class AgentRanks:
 
 @record
 class PidRoster:
-    """A printed list of process ids: in rank order, if what else is known agrees."""
+    """A printed list of process ids: of `ranks`, else in rank order if what else is known agrees."""
 
     pids: tuple[int, ...]
+    ranks: tuple[int, ...] = ()
 
 
 ANSWERS = "requests answered"
@@ -117,6 +118,10 @@ REFUSED = re.compile(r'"POST /\S* HTTP/\d(?:\.\d)?" 4\d\d\b')
 BEGINNING = 1.0
 """Counters of steps and epochs start at 0 or 1."""
 
+_PAIR = re.compile(
+    r"\b(?P<pid>\d{2,7}) ?(?:=|:|->) ?rank[ _]?(?P<rank>\d{1,6})\b"
+    r"|\brank[ _]?(?P<rank2>\d{1,6}) ?(?:=|:|->) ?(?P<pid2>\d{2,7})(?![\w.])"
+)
 _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
 COUNTER = re.compile(
     r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch|trial|rollout|episode)s?"
@@ -252,6 +257,15 @@ def _world_size(match: re.Match[str]) -> WorldSize:
     return WorldSize(world_size(next(filter(None, match.groups()))))
 
 
+def _pids_of_ranks(match: re.Match[str]) -> PidRoster:
+    """A list of process ids with their ranks, in either order."""
+    pairs = list(_PAIR.finditer(match[0]))
+    return PidRoster(
+        tuple(bounded_integer(pair["pid"] or pair["pid2"], LARGEST_PID) for pair in pairs),
+        tuple(rank_number(pair["rank"] or pair["rank2"]) for pair in pairs),
+    )
+
+
 def _setting_mentioned(match: re.Match[str]) -> SettingMentioned:
     return SettingMentioned((match.lastgroup or "").replace("_", "-"))
 
@@ -301,10 +315,25 @@ SettingMentioned  name=multimodal
     vision_tower|vision tower|pixel_values|[Gg]emma-?[34]|-VL\b|image[_ ]token|multi-?modal
 RANK_OF_PID
     \b(?:global_|world_)?rank=(?P<rank>\d+)\b
+# launchers and programs that say which process a rank is, and not to which they send a signal
+RANK_OF_PID
+    (?<![\w.[])(?<!to )(?<!ocal )(?<!ode )(?<!roup )(?<!chine )[Rr]ank[ :=]{0,2}(?P<rank>\d{1,6})\b
+    (?:(?!\b(?:[Ww]orker|[Ll]oader|[Cc]hild|[Pp]arent|[Ss]erver|[Ee]ngine|by|to|from|other)\b).){0,60}?
+    [ (,;]p(?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})\b
+RANK_OF_PID
+    \bp(?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})[,;:]? (?:is |as |-> )?(?:global[_ ]|world[_ ])?
+    rank[ :=]{1,2}(?P<rank>\d{1,6})\b
+# the same behind a prefix with the rank
+RANK_OF_PID
+    ^(?:[Ss]tarted|[Rr]eady|[Rr]unning|[Hh]ello)?[ :,(]{0,3}p(?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})\b
+    [ ,;)]{0,3}(?:$|on\b|host|cuda|device|[gG][pP][uU]|local|node|ready|started|running|world)
+_pids_of_ranks
+    \b[Pp](?:id|ID)s?\b.{0,60}?\b
+    (?:\d{2,7} ?(?:=|:|->) ?rank[ _]?\d|rank[ _]?\d{1,6} ?(?:=|:|->) ?\d{2,7}\b).*
 # ray/train, of its worker group
 RANK_OF_PID
     \bip=(?P<host>[\w.:-]{1,64}), pid=(?P<pid>\d+)\) world_rank=(?P<rank>\d+), local_rank=(?P<local>\d+)\b
 """,
     AgentRanks, SettingMentioned,
-    _world_size, _setting_mentioned,
+    _world_size, _setting_mentioned, _pids_of_ranks,
 )  # fmt: skip

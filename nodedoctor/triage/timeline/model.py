@@ -16,8 +16,8 @@ from nodedoctor.triage.patterns.activity import TrainingActivity
 from nodedoctor.triage.patterns.exits import LauncherSignalled, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.frameworks import CollectiveShape
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
-from nodedoctor.triage.patterns.machine import MemoryUser, NodeLost
-from nodedoctor.triage.patterns.nccl import Communicator, NcclError
+from nodedoctor.triage.patterns.machine import DriveError, MemoryUser, NodeLost
+from nodedoctor.triage.patterns.nccl import BusBandwidth, Communicator, NcclError, VirtualInterface
 from nodedoctor.triage.patterns.progress import (
     AgentRanks,
     PidRoster,
@@ -43,7 +43,7 @@ W = TypeVar("W")
 
 QUIET = (
     *LIVENESS, Restarted, CancelledByUser, WorldSize, PidRoster, SettingMentioned, Communicator,
-    PeersTerminated, MemoryUser, DesyncJoined, UnclassifiedError,
+    BusBandwidth, DriveError, VirtualInterface, PeersTerminated, MemoryUser, DesyncJoined, UnclassifiedError,
     TrainingActivity, AgentRanks, CollectiveShape, RasCount, RasCommunicator, RasSection, HangFolder,
     Mark.DUMP_REQUESTED, Mark.LIVE_PROCESS, Mark.PROGRAM_ENDED, Mark.RAS_RANK, Mark.RAS_TABLE,
     Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.SHUT_DOWN, Mark.REQUEST_REFUSED,

@@ -6,6 +6,8 @@ import re
 
 from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, PrefixInfo, Reader, ignore_prefix
 from nodedoctor.triage.lines.times import MONTHS, parse_time, year_seconds
+from nodedoctor.triage.model import LARGEST_PID
+from nodedoctor.whole_numbers import whole_number
 
 _DATE = re.compile(
     r"[\[(]?(?:\w{3} )?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,9}))?"
@@ -34,8 +36,13 @@ _SYSLOG = re.compile(
     r"|(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)"
     r"(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:?\d\d)?) "
     r"(?!(?i:error|warn|warning|info|debug|note|notice|fatal|critical) )([A-Za-z0-9][\w.-]*) "
-    r"(?:(?=[\w./-]+: )|(?:rank[_-]?(\d{1,6})|[\w./@-]+)\[\d+\]: ?)"
+    r"(?:(?=[\w./-]+: )|(?:rank[_-]?(\d{1,6})|[\w./@-]+)\[(\d{1,10})\]: ?)"
 )
+_PASSES_ON = re.compile(
+    r"[ /](?:torchrun|deepspeed|accelerate|horovodrun|srun|slurm\w*|mpi(?:run|exec)\S*|prte\w*|orte\w*|ray\w*"
+    r"|docker\w*|containerd\S*|podman|conmon|kubelet|run\S*\.sh|ba?sh)\[\d+\]: ?$"
+)
+"""Tags of programs that give syslog what others print."""
 
 
 def _read_clock(match: re.Match[str], prefix: PrefixInfo) -> None:
@@ -82,6 +89,8 @@ def _read_syslog(match: re.Match[str], prefix: PrefixInfo) -> None:
     prefix.add(host=match[14])
     if match[15]:
         prefix.add_rank(int(match[15]))
+    if _PASSES_ON.search(match[0]) is None:
+        prefix.printer = whole_number(match[16], LARGEST_PID)
 
 
 def _read_rfc5424(match: re.Match[str], prefix: PrefixInfo) -> None:

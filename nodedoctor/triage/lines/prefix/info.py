@@ -30,6 +30,8 @@ class PrefixInfo:
     labels: tuple[tuple[str, int], ...] = ()
     common_rank: bool = False
     """A rank or local rank is in front of every line of the file, also of those that no rank printed."""
+    printer: int | None = None
+    """The process in a syslog tag, `train[4711]:`: that of the line, or a script that passes it on."""
 
     def add_rank(self, rank: int) -> None:
         """Add a rank in front of a line; a launcher may use it as label."""

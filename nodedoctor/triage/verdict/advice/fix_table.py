@@ -292,6 +292,15 @@ fabric-in-progress
 no-interface
   Unset NCCL_SOCKET_IFNAME, or name one of these in it; without it NCCL leaves out lo and docker.
     ip -br addr
+virtual-interface  config
+  Name the interface that reaches the other nodes in NCCL_SOCKET_IFNAME, or exclude this one with ^ in front.
+    ip -br addr
+    ip route
+drive-failed  drain
+  Drain the node, and replace the drive that its kernel names: what is on it may be lost.
+    dmesg -T | grep -iE "nvme|I/O error"
+    nvme smart-log /dev/nvme0
+    smartctl -a /dev/sda
 pidfd-refused  config
   Start the container with docker run --cap-add=SYS_PTRACE --security-opt seccomp=unconfined --ipc=host, in
   Kubernetes with the capability SYS_PTRACE. Without that right the kernel's setting must be 0.

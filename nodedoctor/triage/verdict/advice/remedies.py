@@ -13,8 +13,8 @@ from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import NodeLost, XidReported
-from nodedoctor.triage.patterns.nccl import DuplicateGpu
+from nodedoctor.triage.patterns.machine import DriveError, NodeLost, XidReported
+from nodedoctor.triage.patterns.nccl import DuplicateGpu, VirtualInterface
 from nodedoctor.triage.patterns.stacks import source_place
 from nodedoctor.triage.patterns.store import ClientsMissing, CollectiveMismatch
 from nodedoctor.triage.patterns.trace import ExceptionRaised
@@ -256,6 +256,8 @@ _BY_KIND: dict[type, Callable[[Any], Fixes]] = {
     ExceptionRaised: _fix_exception,
     NodeLost: lambda what: BY_NAME["node-unstarted" if what.unstarted else "node-lost"],
     Symptom: lambda what: BY_NAME.get(what.name, ()),
+    DriveError: lambda _: BY_NAME["drive-failed"],
+    VirtualInterface: lambda _: BY_NAME["virtual-interface"],
     DuplicateGpu: lambda _: BY_NAME["duplicate-gpu"],
     XidReported: _fix_xid,
     LauncherSignalled: lambda what: BY_NAME["signalled-1" if what.signal == 1 else "signalled"],

@@ -13,8 +13,8 @@ from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import LauncherSignalled, LeftFirst, ProcessExit
 from nodedoctor.triage.patterns.frameworks import CollectiveShape
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, NodeLost, XidReported
-from nodedoctor.triage.patterns.nccl import DuplicateGpu, IbFlush
+from nodedoctor.triage.patterns.machine import DriveError, HostOom, KernelTaskHung, NodeLost, XidReported
+from nodedoctor.triage.patterns.nccl import BusBandwidth, DuplicateGpu, IbFlush, VirtualInterface
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.ras import RasMissing, RasSection
 from nodedoctor.triage.patterns.ray import ActorDied
@@ -59,6 +59,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     corruption.lone_nan: (Mark.NOT_A_NUMBER, ExceptionRaised),
     corruption.replicas_differ: (Mark.REPLICAS_DIFFER,),
     corruption.repeat_differs: (Mark.REPEAT_DIFFERS,),
+    corruption.wrong_values: (BusBandwidth,),
     corruption.loss_stays_nan: (Mark.LOSS_STAYS_NAN,),
     deaths.killed_by_signal: (ProcessExit,),
     deaths.ray_deaths: (ActorDied,),
@@ -91,8 +92,10 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     missing.lagging_rank: (TimedOut,),
     infrastructure.flushed_connection: (IbFlush,),
     infrastructure.cut_connection: (PeerGone,),
+    infrastructure.virtual_interface: (VirtualInterface,),
     infrastructure.stuck_watchdog: (WatchdogStuck,),
     infrastructure.hung_storage: (KernelTaskHung,),
+    infrastructure.failed_drive: (DriveError,),
     infrastructure.node_faults: (NodeFault,),
     ras.silent_to_ras: (RasMissing, RasSection, Mark.RAS_INCOMPLETE),
     ras.behind_in_counts: (RasSection,),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nodedoctor.triage.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.identity.world import is_one_node, short_host
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, is_brief
@@ -94,6 +95,18 @@ def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
     if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(ranks) // 3):
         return ()
     return tuple(people.get(rank, Identity(rank=rank)) for rank in missing if rank not in gave_up)
+
+
+def sole_silent_rank(timeline: Timeline, reports: Sequence[Event[Any]]) -> Identity | None:
+    """The only rank that did not come, where reports of a machine may be of its node."""
+    silent = ranks_without_timeout(timeline)
+    nodes = {short_host(event.who.host) for event in reports if event.who.host}
+    if len(silent) != 1 or len(nodes) > 1:
+        return None
+    own = {short_host(who.host) for who in silent if who.host}
+    one_node = is_one_node((event.who for event in timeline.events), timeline.expected, timeline.events)
+    host = next((event.who.host for event in reports if event.who.host), None)
+    return silent[0].fill_from(Identity(host=host)) if own == nodes or one_node else None
 
 
 def _gloo_waits(timeline: Timeline) -> list[Event[Any]]:

@@ -1,7 +1,8 @@
 """Suspected silent data corruption: a rank's results differ from its peers', without a reported fault.
 
 A program's own mistake can look like it, so the confidence is never high. What all ranks have, or one of
-which no peer is seen, stays the program's.
+which no peer is seen, stays the program's; so does one rank's NaN where the loss rose before, or where its
+own check alone speaks: a bad batch makes the local loss a NaN on the rank that has it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from nodedoctor.triage.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Confidence, Event, Identity
 from nodedoctor.triage.patterns.exits import PeersTerminated, ProcessExit
+from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.nccl import BusBandwidth
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET, Timeline
 from nodedoctor.triage.verdict.causes.culprits import find_culprits
-from nodedoctor.wording import count_with_noun, singular_or_plural
+from nodedoctor.wording import count_with_noun, decimal, singular_or_plural
 
 _NAN = re.compile(
     r"(?:\b(?:found|detected|result|got|is|are|was|were|became|returned|produced)|[=:])"
@@ -72,6 +75,9 @@ def nan_beside_peers(timeline: Timeline) -> LoneNan | None:
     ranks = {who.rank for who in people}
     if not ranks or None in ranks or (ranks == {0} and not local) or timeline.marked(Mark.REPEAT_AGREES):
         return None
+    curve = _curve_before(timeline, min(nans, key=timeline.moment))
+    if curve is Mark.CURVE_ROSE or (curve is None and not local):
+        return None  # it diverged, or only the trainer's own check speaks
     printed = {event.who.rank for event in timeline.marked(Mark.PRINTED_NAN)}
     if {event.who.rank for event in nans} not in (ranks, {None}) or not printed <= ranks:
         return None  # other ranks had it, too, or may have had it
@@ -87,6 +93,18 @@ def nan_beside_peers(timeline: Timeline) -> LoneNan | None:
     )
     enough = count > 0 if len(ranks) == 1 else count >= 2 * len(ranks)
     return LoneNan(tuple(nans), people, count) if enough else None
+
+
+def _curve_before(timeline: Timeline, nan: Event[Any]) -> Mark | None:
+    """What the loss and the gradient norm did before a NaN, in any log; None where none prints them."""
+    turns = [
+        event
+        for mark in (Mark.CURVE_CALM, Mark.CURVE_ROSE)
+        for event in timeline.marked(mark)
+        if event.place.source != nan.place.source or event.place.offset < nan.place.offset
+    ]
+    last = {event.place.source: event.what for event in sorted(turns, key=lambda turn: turn.place.offset)}
+    return max(last.values(), key=lambda mark: mark is Mark.CURVE_ROSE, default=None)
 
 
 def _mentions_nan(raised: ExceptionRaised) -> bool:
@@ -172,6 +190,40 @@ def repeat_differs(timeline: Timeline) -> Iterator[Candidate]:
         culprits,
         fixes=_FIXES,
     )
+
+
+def wrong_values(timeline: Timeline) -> Iterator[Candidate]:
+    """Wrong values of a test of NCCL that was faster than PCIe: GPUs or NVLink, and no path through PCIe."""
+    wrong = [event for event in timeline.of_kind(Symptom) if event.what.name == "wrong-values"]
+    for event in wrong:
+        reached = [
+            reading
+            for reading in timeline.of_kind(BusBandwidth)
+            if reading.place.source == event.place.source
+            and 0 < reading.place.offset - event.place.offset < _SUMMARY
+        ]
+        if reached and reached[0].what.gigabytes > PCIE:
+            speed = decimal(reached[0].what.gigabytes, 3)
+            headline = (
+                f"a test of NCCL read wrong values at {speed} GB/s, which only NVLink reaches: {_SUSPECTED}"
+            )
+            evidence = (event, reached[0])
+            yield Candidate("gpu_hardware_xid", "compared", "medium", headline, evidence, fixes=_VALUES_FIXES)
+            return
+
+
+_VALUES_FIXES = (
+    Fix(
+        "Repeat the test on fewer GPUs at a time: the wrong values go with one GPU or one link.",
+        looks("nvidia-smi nvlink -e", "nodedoctor compute.gemm nvlink --preview"),
+        "investigate",
+    ),
+    Fix("Drain the node and test its GPUs.", looks("dcgmi diag -r 3"), "drain", "every job on the node"),
+)
+PCIE = 64.0
+"""GB/s that 16 lanes of PCIe 5 carry in one direction: NCCL's bus bandwidth through them is below."""
+_SUMMARY = 400
+"""Bytes from the count of wrong values to the bandwidth, the next line of nccl-tests' summary."""
 
 
 _NAN_FIXES = (

@@ -17,6 +17,7 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
 from nodedoctor.triage.patterns.exits import (
     FAULT_SIGNALS,
+    OF_SRUN,
     LauncherSignalled,
     LeftFirst,
     PeersTerminated,
@@ -321,11 +322,25 @@ def _is_own_signal(timeline: Timeline, event: Event[ProcessExit], forced: set[in
         return False
     if signal == 9 and event.who.pid is not None and event.who.pid in forced:
         return False
+    if signal == 9 and _ended_with_step(timeline, event):
+        return False
     if signal == 9 and any(stop.what.by_kill for stop in timeline.of_kind(PeersTerminated)):
         return False
     if is_during_abort(timeline, event):
         return False
     return not (signal == 6 and not event.what.helper and _watchdog_aborts(timeline))
+
+
+def _ended_with_step(timeline: Timeline, event: Event[ProcessExit]) -> bool:
+    """True for a task of srun's killed behind one that gave up: srun ends the rest of a step."""
+    return OF_SRUN.search(event.text) is not None and any(
+        exited.what.signal == 6
+        and exited.place.source == event.place.source
+        and exited.place.offset < event.place.offset
+        and OF_SRUN.search(exited.text)
+        and not timeline.waiting_ranks.isdisjoint(who.rank for who in people_of(exited))
+        for exited in timeline.of_kind(ProcessExit)
+    )
 
 
 def _killed_for_another(event: Event[ProcessExit], aborts: dict[str, int]) -> bool:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.grouping import group_by
-from nodedoctor.triage.describe import describe_identities, distinct_ranks
-from nodedoctor.triage.model import Candidate, Ground
-from nodedoctor.triage.patterns.machine import KernelTaskHung
-from nodedoctor.triage.patterns.nccl import IbFlush
+from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks
+from nodedoctor.triage.identity.world import short_host
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import Candidate, Confidence, Ground, Identity
+from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.machine import DriveError, KernelTaskHung
+from nodedoctor.triage.patterns.nccl import IbFlush, NcclError, VirtualInterface
 from nodedoctor.triage.patterns.store import PeerGone
+from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline
-from nodedoctor.triage.timeline.node_reports import NodeFault
+from nodedoctor.triage.timeline.node_reports import NodeFault, hosts_in_logs
+from nodedoctor.triage.verdict.causes.absent import sole_silent_rank
 
 
 def flushed_connection(timeline: Timeline) -> Iterator[Candidate]:
@@ -28,6 +34,62 @@ def cut_connection(timeline: Timeline) -> Iterator[Candidate]:
     if events:
         headline = f"the connection to {events[0].what.peer or 'a peer'} timed out without being closed"
         yield Candidate("network_socket_interface", "echo", "low", headline, tuple(events[:3]))
+
+
+def virtual_interface(timeline: Timeline) -> Iterator[Candidate]:
+    """Connections between nodes failed at a loopback or a bridge, of which each node has its own."""
+    failures = [
+        (event, match[1])
+        for kind in (NcclError, Symptom, PeerGone)
+        for event in timeline.of_kind(kind)
+        if (match := _FAILED_CONNECT.search(event.text)) is not None
+    ]
+    for used in timeline.of_kind(VirtualInterface) if _is_of_several_nodes(timeline) else ():
+        name, address = used.what.interface, used.what.address
+        failed = [event for event, peer in failures if _network_of(peer) == _network_of(address)]
+        if failed:
+            what = "the node's own loopback" if name == "lo" else "a network of containers"
+            headline = f"NCCL uses {name} ({address}), {what}, and connections to it failed"
+            yield Candidate("network_socket_interface", "path", "medium", headline, (used, *failed[:3]))
+            return
+
+
+_FAILED_CONNECT = re.compile(
+    r"[cC]onnect to (\d[\d.]{6,14})(?:<\d+>)? (?:returned|failed)"
+    r".{0,40}(?:[Cc]onnection refused|timed out|No route to host|unreachable)"
+)
+
+
+def _network_of(address: str) -> str:
+    """The first three numbers of an address."""
+    return address.rpartition(".")[0]
+
+
+def _is_of_several_nodes(timeline: Timeline) -> bool:
+    """True where a line shows a second node, or more lower ranks are elsewhere than are here."""
+    ranks = timeline.ranks_seen
+    lower = min(ranks, default=0) >= max(2, len(ranks))
+    return lower or len(hosts_in_logs(timeline)) > 1 or timeline.has_any((Mark.SEVERAL_NODES,))
+
+
+def failed_drive(timeline: Timeline) -> Iterator[Candidate]:
+    """A rank could not read or write, and the kernel of its node reports a drive: not the program's error."""
+    one_host = len(hosts_in_logs(timeline)) < 2
+    for event in timeline.of_kind(ExceptionRaised):
+        host = short_host(event.who.host)
+        drives = timeline.of_kind(DriveError) if _IO_ERROR.search(event.text) is not None else []
+        own = [drive for drive in drives if one_host or short_host(drive.who.host) == host != ""]
+        if own:
+            who = event.who.fill_from(Identity(host=own[-1].who.host))
+            culprits = blameable_identities(who) or ((Identity(host=who.host),) if who.host else ())
+            headline = f"{describe_identities(culprits) or 'a process'} could not read or write: "
+            headline += f"the kernel reports errors of drive {own[-1].what.drive}"
+            sure: Confidence = "high" if host and host == short_host(own[-1].who.host) else "medium"
+            yield Candidate("shm_or_limits", "fault", sure, headline, (*own[-2:], event), culprits)
+            return
+
+
+_IO_ERROR = re.compile(r"\[Errno 5\] Input/output error|\(os error 5\)")
 
 
 def node_faults(timeline: Timeline) -> Iterator[Candidate]:
@@ -68,5 +130,7 @@ def hung_storage(timeline: Timeline) -> Iterator[Candidate]:
     """The kernel reports a task or a file server that hangs."""
     stalls = timeline.of_kind(KernelTaskHung)
     culprits = tuple(distinct_ranks(event.who for event in stalls))
+    silent = sole_silent_rank(timeline, stalls) if not culprits else None
+    culprits = (silent,) if silent is not None else culprits
     headline = f"{describe_identities(culprits) or 'a process'} hung in the kernel: {stalls[0].what.text}"
     yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, tuple(stalls[:3]), culprits)

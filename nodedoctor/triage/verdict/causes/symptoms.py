@@ -25,6 +25,7 @@ from nodedoctor.triage.patterns.machine import HostOom, MemoryUser, XidReported
 from nodedoctor.triage.patterns.nccl import DuplicateGpu
 from nodedoctor.triage.patterns.progress import SettingMentioned
 from nodedoctor.triage.timeline.model import Timeline
+from nodedoctor.triage.verdict.causes.absent import sole_silent_rank
 from nodedoctor.triage.verdict.causes.culprits import find_culprits, independent_failures
 from nodedoctor.triage.verdict.causes.first_exits import people_of
 from nodedoctor.wording import decimal, sentences
@@ -138,9 +139,7 @@ def _judge_xid(
     timeline: Timeline, cause: Cause, ground: Ground, events: list[Event[XidReported]]
 ) -> Candidate:
     first = events[0].what
-    culprits = tuple(distinct_ranks(event.who for event in events))
-    if not culprits and len({(event.who.host, event.what.pci) for event in events}) == 1:
-        culprits = _only_device_error(timeline)
+    culprits = _ranks_on_gpus(timeline, events)
     if not culprits and cause == "user_code_exception":
         culprits = blameable_identities(*(event.who for event in events))
     elif not culprits:  # the process that the driver names met the fault of its GPU
@@ -150,6 +149,19 @@ def _judge_xid(
     row = None if first.switch else xid(first.code)
     headline += f": {sentences(row.meaning)[0]}" if row is not None else ""
     return Candidate(cause, ground, "high", headline, tuple(events[:4]), culprits)
+
+
+def _ranks_on_gpus(timeline: Timeline, events: list[Event[XidReported]]) -> tuple[Identity, ...]:
+    """The ranks on the GPUs of reports, by their processes, else by what only one rank did."""
+    ranks = tuple(distinct_ranks(event.who for event in events))
+    gpus = {(event.who.host, event.what.pci) for event in events if not event.what.switch}
+    if len(gpus) != 1:  # a switch is no GPU
+        return ranks
+    silent = sole_silent_rank(timeline, events)
+    if silent is None or silent.rank not in {event.who.gpu for event in events}:
+        return ranks or _only_device_error(timeline)
+    contradicted = ranks and silent.rank not in {who.rank for who in ranks}
+    return () if contradicted else ranks or (silent,)
 
 
 def _only_device_error(timeline: Timeline) -> tuple[Identity, ...]:

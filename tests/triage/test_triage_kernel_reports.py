@@ -1,0 +1,108 @@
+"""What the kernel and the driver report of a process or a GPU, and the rank that it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import caught, culprits, judged, raised, steps
+
+XID = "Jan 12 04:10:11 gpu-07 kernel: NVRM: Xid (PCI:0000:ab:00): {code}, pid={pid}, name=python3, {words}\n"
+SWITCH = (
+    "Jan 12 04:10:11 gpu-07 kernel: nvidia-nvswitch3: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 12 LTSSM"
+    " Fault Up\n"
+)
+NO_ANSWER = "Timeout after 45s of waiting for RPC response from GPU{gpu} GSP! Expected function 76"
+HUNG = "Jan 12 04:10:11 gpu-07 kernel: INFO: task python3:{pid} blocked for more than 120 seconds.\n"
+
+
+def waits(silent: int, prefix: str = "") -> str:
+    """The timeouts of four ranks but one."""
+    return "".join(prefix.format(pid=7100 + rank) + caught(rank) for rank in range(4) if rank != silent)
+
+
+@pytest.mark.parametrize("log", [XID, XID + SWITCH, SWITCH + XID])
+def test_a_switch_is_no_second_gpu(log: str, tmp_path: Path) -> None:
+    words = "NVLink: fatal error detected on link 7(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)"
+    reports = log.format(code=74, pid="'<unknown>'", words=words)
+    error = raised(2, "torch.AcceleratorError: CUDA error: unspecified launch failure", "loss.item()")
+    examined = judged(tmp_path, steps(1, 20) + reports + error)
+    assert (examined.verdict.cause, culprits(examined)) == ("gpu_hardware_xid", [2])
+
+
+def test_two_gpus_name_no_rank_by_an_error_of_one(tmp_path: Path) -> None:
+    xid = XID.format(code=79, pid="'<unknown>'", words="GPU has fallen off the bus.")
+    error = raised(2, "torch.AcceleratorError: CUDA error: unspecified launch failure", "loss.item()")
+    examined = judged(tmp_path, steps(1, 20) + xid + xid.replace("ab:00", "5d:00") + error)
+    assert (examined.verdict.cause, culprits(examined)) == ("gpu_hardware_xid", [None])
+
+
+NAMES = (
+    "[rank2] pid 7102 cuda:2\n",
+    "[7102] rank 2 started (pid 7102)\n",
+    "rank=2 local_rank=2 pid=7102\n",
+    "worker ready: pid 7102 is rank 2\n",
+    "Jan 12 04:00:01 gpu-07 train[7102]: [rank2] model is built\n",
+    "(launcher) pid map: 7100=rank0 7101=rank1 7102=rank2 7103=rank3\n",
+    "pids: rank0=7100 rank1=7101 rank2=7102 rank3=7103\n",
+)
+"""How programs and launchers say which process a rank is."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "report",
+    [XID.format(code=79, pid=7102, words="GPU has fallen off the bus."), HUNG.format(pid=7102)],
+)
+def test_the_process_of_a_report_is_a_rank(name: str, report: str, tmp_path: Path) -> None:
+    examined = judged(tmp_path, name + steps(1, 20) + report)
+    assert culprits(examined) == [2]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "[rank2] loader worker 1 has pid 7102\n",
+        "rank 2: parent pid 7102\n",
+        "local rank 2 (pid 7102), rank 6 of 8 on another node\n",
+        "rank2=7102 rank3=7103 tokens\n",
+        "".join(f"Jan 12 04:00:01 gpu-07 python[7102]: [rank{rank}] built\n" for rank in range(4)),
+        "Jan 12 04:00:01 gpu-07 torchrun[7102]: [rank2] built\n",
+        "Jan 12 04:00:01 gpu-07 /usr/bin/srun[7102]: [rank2] built\n",
+    ],
+)
+def test_a_process_of_others_is_no_rank(name: str, tmp_path: Path) -> None:
+    xid = XID.format(code=79, pid=7102, words="GPU has fallen off the bus.")
+    assert culprits(judged(tmp_path, name + steps(1, 20) + xid)) == [None]
+
+
+@pytest.mark.parametrize(
+    ("silent", "gpu", "pid", "ranks"),
+    [
+        (2, 2, 9999, [2]),
+        (2, 2, 7102, [2]),
+        (2, 1, 9999, [None]),  # another GPU than that of its number
+        (2, 2, 7101, [None]),  # the process waited, and is not the one that did not come
+        (2, 1, 7101, [1]),
+    ],
+)
+def test_a_silent_rank_is_on_the_gpu_of_its_number(
+    silent: int, gpu: int, pid: int, ranks: list[int | None], tmp_path: Path
+) -> None:
+    xid = XID.format(code=119, pid=pid, words=NO_ANSWER.format(gpu=gpu))
+    tag = "Jan 12 04:20:30 gpu-07 train[{pid}]: "
+    examined = judged(tmp_path, steps(1, 20) + xid + waits(silent, tag))
+    assert (examined.verdict.cause, culprits(examined)) == ("gpu_hardware_xid", ranks)
+
+
+@pytest.mark.parametrize("hung", [HUNG.format(pid=9999), "gpu-07 kernel: nfs: server store not responding\n"])
+def test_what_hung_in_the_kernel_is_the_silent_rank(hung: str, tmp_path: Path) -> None:
+    examined = judged(tmp_path, steps(1, 20) + hung + waits(2))
+    assert (examined.verdict.cause, culprits(examined)) == ("cpu_stuck_or_slow_rank", [2])
+
+
+def test_of_two_nodes_a_hang_on_another_names_no_silent_rank(tmp_path: Path) -> None:
+    hung = HUNG.format(pid=9999) + HUNG.format(pid=9999).replace("gpu-07", "gpu-08")
+    log = steps(1, 20) + hung + "".join(caught(rank) for rank in range(15))
+    examined = judged(tmp_path, "world_size=16 nnodes=2\n" + log)
+    assert (examined.verdict.cause, culprits(examined)) == ("cpu_stuck_or_slow_rank", [])
