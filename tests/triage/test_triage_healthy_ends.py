@@ -283,6 +283,7 @@ REPORTS = (
     "[after training is done] datetime: 2024-05-06 09:02:51",
     "Final validation metrics: {'val/reward': 0.4}",
     "Training completed after 12 iterations at 2025-07-01 10:00:00. Total running time: 1h",
+    "|  Tasks  |Version|     Filter     |n-shot|  Metric   |",
     "I0506 torch/distributed/elastic/agent/server/api.py:879] [default] worker group successfully finished.",
 )
 

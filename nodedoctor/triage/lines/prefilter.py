@@ -7,7 +7,7 @@ import re
 GREP_PREFILTER = (
     "rror", "xception", "Traceback", "atchdog", "ailed", "ailure", "WARN ", "imed out", "emory", "illed",
     "exitcode", "Xid", "enqueued", "GIL ", "inished",
-    "run_stop", "train_runtime", "` stopped: `", "training is done]",
+    "run_stop", "train_runtime", "` stopped: `", "training is done]", "|Version|",
     "Final validation metrics", "raining completed",
 )  # fmt: skip
 """Every line that matters has one of these, or soon follows one that has: words of trouble, and those with

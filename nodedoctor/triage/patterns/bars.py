@@ -70,15 +70,19 @@ def _percent_of(text: str, match: re.Match[str]) -> tuple[str, tuple[float, ...]
     return f"{title}/{match['total'] or 100}", (float(match["done"] or match["percent"]),)
 
 
-MEASURED = re.compile(
-    r"(?:^\W{0,4}|(?<![\w.-])(?P<name>it|i|u|n|b|gs|mb|ts|upd|tick|round|cycle|frame|game|gen|chunk)s?\W{0,3})"
-    r"(?P<done>\d{1,9})\b(?![.:/-]\d).{0,160}?"
-    r"(?:[Ll]oss|\blr\b|[Rr]eward|(?:tok|tokens|samples|img|steps)/s|\bfps\b"
-    r"|(?<!\w)[a-z_|]{1,12}[=: ]{1,2}-?\d{1,6}\.\d)"
+_MEASURE_WORD = (
+    r"(?:[Ll]oss|lr\b|[Rr]eward|fps\b|(?:tok|tokens|samples|img|steps)/s|[a-z_|]{1,12}[=: |]{1,3}-?\d{1,6}\.\d)"
 )
-"""A number in front of what a program measures: `it=51 loss=2.3`, `[00012] fps=1204`, `u=77079 nll=2.000`."""
+MEASURED = re.compile(
+    r"(?:^\W{0,4}(?P<done>\d{1,9})[\]\s|,]{1,4}"
+    r"|(?<![\w.-])(?P<name>it|i|u|n|b|gs|mb|ts|upd|tick|round|cycle|frame|game|gen|chunk)s?\W{0,3}"
+    rf"(?P<count>\d{{1,9}})\b(?![.:/-]\d).{{0,160}}?(?<!\w)){_MEASURE_WORD}"
+)
+"""A number in front of what a program measures: `it=51 loss=2.3`, `[00012] fps=1204`, `u=77079 nll=2.000`.
+
+One without a name is right in front of it: what `grep -n` and editors print is in front of any text."""
 COLUMNS = re.compile(
-    r"[\s|,;]{0,9}(?P<name>)(?P<done>\d{1,9})"
+    r"[\s|,;]{0,9}(?P<done>\d{1,9})"
     r"(?:[\s|,;]{1,9}-?\d{1,9}(?:\.\d{1,9})?(?:e[+-]?\d{1,3})?){1,16}[\s|,;]{0,9}$"
 )
 """A row of a table of numbers, which begins with that of the row."""
@@ -86,8 +90,11 @@ COLUMNS = re.compile(
 
 def parse_row_number(text: str) -> tuple[str, tuple[float, ...]] | None:
     """The number with which a line of measures begins, for programs that do not name their steps."""
-    match = MEASURED.search(text) or COLUMNS.match(text)
-    return (f"{match['name'] or 'row'} of measures", (float(match["done"]),)) if match is not None else None
+    match = MEASURED.search(text)
+    if match is not None:
+        return f"{match['name'] or 'row'} of measures", (float(match["done"] or match["count"]),)
+    row = COLUMNS.match(text)
+    return ("row of numbers", (float(row["done"]),)) if row is not None else None
 
 
 _BLANKS = re.compile(r"\s{2,}")

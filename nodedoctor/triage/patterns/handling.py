@@ -123,7 +123,10 @@ def tells_what_is_next(text: str) -> bool:
     return has_phrase(text) or any(not ENDS.search(next_step) for next_step in _PARTICIPLE.findall(text))
 
 
-_REPLACED = re.compile(r"(?<![\w-])(?:respawn|restart|replac|recreat|relaunch)(?:ed|ing)(?=\W{0,3}$|[;,] )")
+_REPLACED = re.compile(
+    r"(?:[,;] (?:and )?|\b(?:and|was|been|is) )(?:respawn|restart|replac|recreat|relaunch)(?:ed|ing)(?=\W{0,3}$|[;,] )"
+    r"|\bstart(?:ed|ing) (?:it again|another|a new one)\b"
+)
 
 
 def tells_replacement(text: str) -> bool:

@@ -60,18 +60,21 @@ class _Counter:
         return self.stride > 0 and jump > JUMP * max(self.stride, 1.0)
 
     def goes_on_aside(self, value: Value) -> bool:
-        """Begin a new part where a far value goes on from the far one before it; else set it aside.
+        """True for a value that goes on from the far one before it, and not from the last one.
 
         One line with another number, such as `resumed from step 4200`, begins nothing.
         """
-        aside, self.aside = self.aside, value
-        if aside is None or value < aside or value[-1] - aside[-1] > JUMP * max(self.stride, 1.0):
+        if self.aside is None or value < self.aside or (value > self.last and not self.is_far(value)):
             return False
-        self.begin(aside)
-        if value > aside:
-            self.rise_to(value)
+        return value[-1] - self.aside[-1] <= JUMP * max(self.stride, 1.0)
+
+    def begin_aside(self, value: Value) -> None:
+        """Begin a new part with the far value, and go on to this one."""
+        assert self.aside is not None
+        self.begin(self.aside)
         self.aside = None
-        return True
+        if value > self.last:
+            self.rise_to(value)
 
     def of_another_rank(self, value: Value) -> bool:
         """True for a value a few steps behind, as of a rank without a name.
@@ -114,9 +117,11 @@ class StepCounters:
             if len(self._all) >= SERIES:
                 return
             counter = self._all[key] = _Counter(key, value, value)
+        elif counter.goes_on_aside(value):
+            counter.begin_aside(value)
         elif counter.is_far(value):
-            if not counter.goes_on_aside(value):
-                return
+            counter.aside = value
+            return
         elif value > counter.last:
             counter.rise_to(value)
         elif value < counter.last or counter.has_line:

@@ -214,22 +214,22 @@ def _is_clean_cancellation(timeline: Timeline) -> bool:
     """True when the job was ended in order, and all its trouble follows from that.
 
     These are ends by SIGTERM, of launchers, too, and behind it tracebacks that the log does not finish and
-    exceptions that only report the end of others. That srun terminates the step itself, which it does when a
-    task failed, is no such end.
+    exceptions that only report the end of others, where no person interrupted them: who does may have seen
+    why. That srun terminates the step itself, which it does when a task failed, is no such end.
     """
     if any(event.what.for_a_task for event in timeline.of_kind(PeersTerminated)) and timeline.of_kind(
         LauncherSignalled
     ):
         return False
-    stops = offsets_by_source(timeline.of_kind(CancelledByUser), max)
-    return bool(stops) and all(
-        _is_sigterm(event)
-        or (
-            (isinstance(event.what, CutShort) or _is_secondary(event.what))
-            and stops.get(event.place.source, event.place.offset) < event.place.offset
-        )
-        for event in timeline.trouble
-    )
+    cancels = timeline.of_kind(CancelledByUser)
+    stops = offsets_by_source(cancels, max)
+    by_hand = any(event.what.by_hand for event in cancels)
+
+    def follows(event: Event[Any]) -> bool:
+        ends = isinstance(event.what, CutShort) or (not by_hand and _is_secondary(event.what))
+        return ends and stops.get(event.place.source, event.place.offset) < event.place.offset
+
+    return bool(stops) and all(_is_sigterm(event) or follows(event) for event in timeline.trouble)
 
 
 def _is_secondary(what: object) -> bool:

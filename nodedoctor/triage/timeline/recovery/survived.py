@@ -40,7 +40,7 @@ def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
     if not of_one_process(events):
         return events
     return _drop_before(
-        events, (Mark.RECOVERED_FROM_ERROR,), lambda e: e.what is Mark.UNREAD_TROUBLE or _is_caught(e.what)
+        events, (Mark.RECOVERED_FROM_ERROR,), lambda e: e.what is Mark.UNREAD_TROUBLE or _was_shown(e.what)
     )
 
 
@@ -183,6 +183,11 @@ def _drop_before(
 
 
 def _is_caught(what: object) -> bool:
+    return isinstance(what, ExceptionRaised) and what.logged
+
+
+def _was_shown(what: object) -> bool:
+    """True for an exception that the program itself printed, by a logger or not."""
     return isinstance(what, ExceptionRaised) and (what.logged or what.caught)
 
 
