@@ -333,6 +333,11 @@ def _each(front: str) -> Callable[[str], str]:
     return lambda text: "".join(f"{front.format(n % 60)}{line}\n" for n, line in enumerate(text.splitlines()))
 
 
+def _counted(text: str, gap: str) -> str:
+    """As `cat -n` prints it."""
+    return "".join(f"{n:6}{gap}{line}\n" for n, line in enumerate(text.splitlines(), 1))
+
+
 WAYS: dict[str, Callable[[str], str]] = {
     "as it is": lambda text: text,
     "behind a prompt": lambda text: f"root@gpu-7:~# cat out\n{text}root@gpu-7:~# exit\n",
@@ -352,5 +357,7 @@ WAYS: dict[str, Callable[[str], str]] = {
     "behind a rank": _each("[rank3]: "),
     "behind a task of srun": _each("3: "),
     "behind a container's name": _each("trainer-1  | "),
+    "behind the numbers of its lines": lambda text: _counted(text, "\t"),
+    "behind the numbers of its lines, without tabs": lambda text: _counted(text, "  "),
 }
 """How an output arrives."""
