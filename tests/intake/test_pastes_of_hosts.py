@@ -14,7 +14,7 @@ from recorded import alarms, mesh, replay, topo
 
 from nodedoctor.facts.cluster.ray_node import RayCluster
 from nodedoctor.facts.measured.deep_tools import NcclTests
-from nodedoctor.facts.stack.pastes import PIP_LIST, pip_list
+from nodedoctor.facts.stack.pastes import ALWAYS_THERE, PIP_LIST, pip_list
 from nodedoctor.facts.verdicts.verdicts import OtherTools
 from nodedoctor.intake.convert import file_systems
 from nodedoctor.intake.document import document
@@ -212,8 +212,26 @@ def test_rows_that_were_picked_of_a_list_say_nothing_of_what_is_missing(front: s
     told = pip_list(Observation(PIP_LIST.name, text=piece.text, rc=0))
     assert told is not None and not told.complete
     assert [package.name for package in told.packages] == ["torch", "torchvision"]
-    whole = pip_list(Observation(PIP_LIST.name, text=f"Package Version\n------- -------\n{rows}", rc=0))
-    assert whole is not None and whole.complete
+
+
+RAY = "Package    Version\n---------- -------\nray        2.48.0\ntorch      2.8.0\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"), [("", []), ("protobuf   6.31.1\n", []), ("protobuf   2.6.1\n", ["2.6.1 is installed"])]
+)
+def test_a_list_that_was_cut_proves_a_wrong_version_and_no_absence(
+    tmp_path: Path, rows: str, words: list[str]
+):
+    found = alarms(replay(tmp_path, {"pip-list": RAY + rows}))
+    assert len(found) == len(words) and all(word in line for word, line in zip(words, found, strict=True))
+
+
+def test_a_list_that_is_whole_proves_absence(tmp_path: Path):
+    rest = "".join(f"{name:<18} 1.0\n" for name in ALWAYS_THERE)
+    assert [
+        line for line in alarms(replay(tmp_path, {"pip-list": RAY + rest})) if "protobuf is missing" in line
+    ]
 
 
 def test_a_list_of_conda_is_one_list_and_not_what_wheels_ask_for(tmp_path: Path):
