@@ -74,6 +74,26 @@ def one_socket() -> str:
     return "".join(line.replace("SYS", "NODE") if line.startswith(near) else line for line in lines)
 
 
+def shared_switches(nics: int) -> str:
+    """Eight GPUs, and NICs behind the switches of their first socket, two GPUs and as many NICs at each."""
+    near = [f"{'PXB' if gpu // 2 == nic * 2 // nics else 'NODE'}" for gpu in range(4) for nic in range(nics)]
+    rows = [near[gpu * nics : (gpu + 1) * nics] if gpu < 4 else ["SYS"] * nics for gpu in range(8)]
+    names = [f"NIC{nic}" for nic in range(nics)]
+    text = "\t".join(["", *(f"GPU{gpu}" for gpu in range(8)), *names, "CPU Affinity", "NUMA Affinity"]) + "\n"
+    for gpu, row in enumerate(rows):
+        cells = [" X " if gpu == other else "NV12" for other in range(8)]
+        text += (
+            "\t".join([f"GPU{gpu}", *cells, *row, f"{gpu // 4 * 32}-{gpu // 4 * 32 + 31}", str(gpu // 4)])
+            + "\n"
+        )
+    for nic, name in enumerate(names):
+        cells = [rows[gpu][nic] for gpu in range(8)]
+        text += (
+            "\t".join([name, *cells, *(" X " if nic == other else "NODE" for other in range(nics))]) + "\n"
+        )
+    return text
+
+
 SICK = [
     ("nvidia-smi-q", vgpu("Unlicensed (Restricted)"), "no licence"),
     ("nvidia-smi-q", vgpu("Unlicensed (Unrestricted)"), "no licence"),
@@ -84,6 +104,7 @@ SICK = [
     ("ibv-devinfo", roce(True, True, False, True), "only link-local rows"),
     ("nvidia-smi-nvlink-errors", recoveries(505), "Link 14: link recovery 505"),
     ("nvidia-smi-topo", one_socket(), "no NIC on the socket of GPUs 4-7"),
+    ("nvidia-smi-topo", shared_switches(4), "no NIC on the socket of GPUs 4-7"),
 ]
 WELL = [
     ("nvidia-smi-q", vgpu("Licensed (Expiry: 2027-1-1 0:0:0 GMT)")),
@@ -99,6 +120,7 @@ WELL = [
     ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=4)),
     ("nvidia-smi-topo", one_socket().partition("NIC0\tPIX")[0]),
     ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=2)),
+    ("nvidia-smi-topo", shared_switches(2)),
     ("ibv-devinfo", roce(False, False, False, False)),
     ("ibv-devinfo", roce(False, False, False, link="InfiniBand")),
 ]
