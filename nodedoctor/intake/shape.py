@@ -53,7 +53,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "services": ("services", "fabric-manager-log"),
     "network": ("net", "ethtool"),
     "stack": ("collect-env", "pip-list"),
-    "host": ("disk",),
+    "host": ("disk", "limits"),
     "job": ("env", "nccl-inspector"),
     "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf"),
 }

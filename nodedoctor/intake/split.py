@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.intake.all_shapes import QUERY, SHAPES
 from nodedoctor.intake.file_names import Headings
-from nodedoctor.intake.prompts import bare_query_columns, is_command_error, match_prompt
+from nodedoctor.intake.host_shapes import ULIMIT
+from nodedoctor.intake.prompts import bare_query_columns, is_command_error, limit_line, match_prompt
 from nodedoctor.intake.shape import JOB_LINE, LOOSE, TIMED_LINE, Shape, is_loose
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
@@ -284,6 +285,10 @@ class _Walk:
         elif self._columns and line.count(", ") == len(self._columns) - 1:
             self._begin_piece(number, QUERY)
             self._lines += [", ".join(self._columns), line]
+        elif answer := limit_line(line, self._command):
+            self._begin_piece(number, ULIMIT)
+            self._lines.append(answer)
+            self.close()
         elif is_command_error(line, self._command):
             self.asides.append((number + 1, line))
         elif line.strip(" \t>|"):

@@ -440,3 +440,63 @@ def test_what_no_output_showed_of_the_network_is_not_said(tmp_path: Path):
         for one in told
         if one.status.value == "pass" and ("hosts" in one.summary or "unknown" in one.summary)
     ]
+
+
+BOX = "| Processes:                                                          |\n"
+SLICE = "|  {0}    3   0   0  |      6MiB /  9856MiB  | 14      0 |  1   0    0    0    0 |\n"
+
+
+def whole_table(count: int, used: dict[int, str], mig: dict[int, bool], *, processes: str = "") -> str:
+    """A table to its end: memory in use by GPU, and GPUs in MIG mode with an instance or without."""
+    rows = [
+        smi_texts.row(
+            gpu,
+            bus=f"00000000:{gpu + 24:02X}:00.0",
+            memory=used.get(gpu, "4MiB"),
+            mig="Enabled" if gpu in mig else "Disabled",
+        )
+        for gpu in range(count)
+    ]
+    slices = "".join(SLICE.format(gpu) for gpu, has_instance in mig.items() if has_instance)
+    return smi_texts.table(*rows) + slices + BOX + processes
+
+
+@pytest.mark.parametrize(
+    ("mig", "sick"),
+    [
+        ({2: False}, ["gpu:2"]),
+        ({1: True, 2: False}, ["gpu:2"]),
+        ({2: True}, []),
+        ({}, []),
+        ({0: False, 1: False, 2: False, 3: False}, []),
+    ],
+)
+def test_mig_without_an_instance_is_said_where_others_have_no_mig(
+    tmp_path: Path, mig: dict[int, bool], sick: list[str]
+):
+    found = alarms(replay(tmp_path, {"nvidia-smi": whole_table(4, {}, mig)}))
+    assert [line.split("@")[1].split(": ")[0] for line in found] == sick
+    cut = whole_table(4, {}, mig).partition(BOX)[0]
+    assert alarms(replay(tmp_path, {"nvidia-smi": cut})) == []
+
+
+PROCESS = "|    2   N/A  N/A     41231      C   python        70000MiB |\n"
+
+
+@pytest.mark.parametrize(
+    ("used", "processes", "open_question"),
+    [
+        ({2: "70000MiB"}, "", True),
+        ({2: "70000MiB"}, PROCESS, False),
+        ({}, "", False),
+        ({gpu: "70000MiB" for gpu in range(4)}, "", False),
+    ],
+)
+def test_memory_that_no_process_holds_is_an_open_question(
+    tmp_path: Path, used: dict[int, str], processes: str, open_question: bool
+):
+    report = replay(tmp_path, {"nvidia-smi": whole_table(4, used, {}, processes=processes)})
+    notes = [
+        f.summary for result in report.results for f in result.findings if "no process is listed" in f.summary
+    ]
+    assert (bool(notes), alarms(report)) == (open_question, [])

@@ -247,6 +247,10 @@ STATES = (
     "train*       up 7-00:00:00     12  alloc gpu-[01-12]\n"
     "train*       up 7-00:00:00      4   idle gpu-[13-16]\n"
 )
+ULIMIT = (
+    "core file size              (blocks, -c) 0\nmax locked memory           (kbytes, -l) unlimited\n"
+    "stack size                  (kbytes, -s) 8192\nmax user processes                  (-u) 4127845\n"
+)
 DF = (
     "Filesystem               Size  Used Avail Use% Mounted on\n"
     "tmpfs                    202G  4.1M  202G   1% /run\n/dev/mapper/vg-root      437G  121G  294G  30% /\n"
@@ -324,6 +328,7 @@ PASTES: dict[str, str] = {
     "kubernetes-nodes": NODES,
     "sinfo": STATES,
     "disk": DF,
+    "limits": ULIMIT,
 }
 """A paste of each probe."""
 

@@ -28,7 +28,7 @@ _FREEZE = regex(rf"{_NAME}\s*={{2,3}}\s*{_VERSION}")
 _COLUMNS = regex(rf"{_NAME}\s+{_VERSION}(?:\s|$)")
 _DIRECT = regex(rf"{_NAME} @ (\S+)")
 ALWAYS_THERE = frozenset(("filelock", "jinja2", "networkx", "sympy", "typing-extensions"))
-"""What every torch since 2.0 requires (its metadata), and nobody asks about."""
+"""What every torch since 2.0 requires (its metadata), and no cut list has."""
 _NOTHING = ("None", "N/A", "Could not collect", "False", "")
 _VARIABLE = regex(r"(LD_LIBRARY_PATH|LD_PRELOAD|CUDA_HOME|CUDA_PATH)=(.+)")
 
@@ -120,7 +120,7 @@ def pip_list(observation: Observation) -> Pasted | None:
 def _is_whole_list(names: Collection[str]) -> bool:
     """Whether a list can prove that something is absent: it has what is of no interest, too.
 
-    People cut lists by hand. What torch needs on every machine no such list has.
+    People cut lists by hand. What torch needs on every machine only whole lists have.
     """
     return ALWAYS_THERE.issubset(names) if "torch" in names else "pip" in names
 
