@@ -168,16 +168,9 @@ _HOLDS_DATA = re.compile(r"/dev/(?!loop|sr\d)|overlay$|[\w.,@\[\]-]{1,200}:")
 
 
 _ULIMIT = re.compile(
-    r"^(max locked memory|max user processes|stack size)[ \t]{1,60}\((?:(kbytes), )?-\w\)[ \t]{1,20}"
-    r"(\d{1,18}|unlimited)[ \t]{0,20}$",
-    re.M,
+    r"^max locked memory[ \t]{1,60}\(kbytes, -l\)[ \t]{1,20}(\d{1,15}|unlimited)[ \t]{0,20}$", re.M
 )
-_RLIMITS = {
-    "max locked memory": ("Max locked memory", "bytes"),
-    "max user processes": ("Max processes", "processes"),
-    "stack size": ("Max stack size", "bytes"),
-}
-"""Limits of bash by their names in /proc/PID/limits; only those that are judged without the hard limit."""
+"""Of the limits of a shell the one that is judged without the hard limit, which `ulimit -a` does not print."""
 SHM = "/dev/shm"
 
 
@@ -186,10 +179,9 @@ def own_limits(pieces: Sequence[Piece]) -> str:
     lines = []
     space: dict[str, dict[str, int]] = {}
     for piece in pieces:
-        for name, unit, value in _ULIMIT.findall(piece.text):
-            title, words = _RLIMITS[name]
-            number = value if value == "unlimited" else str(int(value) * (1024 if unit else 1))
-            lines.append(f"{title:<25} {number:<20} {number:<20} {words}\n")
+        for value in _ULIMIT.findall(piece.text):
+            number = value if value == "unlimited" else str(int(value) * 1024)
+            lines.append(f"{'Max locked memory':<25} {number:<20} {number:<20} bytes\n")
         space.update((path, sizes) for path, _, sizes in _mounted(piece) if path == SHM)
     if not (lines or space):
         return ""

@@ -95,20 +95,14 @@ def bare_query_columns(line: str) -> tuple[str, ...]:
     return columns if len(columns) > 1 else ()
 
 
-_ONE_LIMIT = re.compile(r"(?:sudo )?ulimit (?:-[HS] |-[HS](?=\w))?-?([lsu])\s*")
-_LIMITS = {
-    "l": "max locked memory (kbytes, -l)",
-    "s": "stack size (kbytes, -s)",
-    "u": "max user processes (-u)",
-}
+_LOCKED_MEMORY = re.compile(r"(?:sudo )?ulimit (?:-[HS] ?-?|-)l\s*")
 
 
 def limit_line(line: str, command: str) -> str:
     """The line of `ulimit -a` for the answer to `ulimit -l`; "" for anything else."""
-    match = _ONE_LIMIT.fullmatch(command)
     value = line.strip()
-    is_value = value == "unlimited" or (value.isdecimal() and len(value) < 19)
-    return f"{_LIMITS[match[1]]} {value}" if match and is_value else ""
+    is_value = value == "unlimited" or (value.isdecimal() and len(value) < 16)
+    return f"max locked memory (kbytes, -l) {value}" if is_value and _LOCKED_MEMORY.fullmatch(command) else ""
 
 
 def is_command_error(line: str, command: str) -> bool:

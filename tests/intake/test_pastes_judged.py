@@ -500,3 +500,43 @@ def test_memory_that_no_process_holds_is_an_open_question(
         f.summary for result in report.results for f in result.findings if "no process is listed" in f.summary
     ]
     assert (bool(notes), alarms(report)) == (open_question, [])
+
+
+def bridge(
+    number: int, *, kind: str = "Downstream", control: str = "ReqRedir+ CmpltRedir+", picked: bool
+) -> str:
+    """A port of a switch with a GPU below it, as `lspci -vv` or as grep leaves it."""
+    bus = f"{0x82 + number:02x}"
+    head = f"81:{number:02x}.0 PCI bridge: PLX Technology, Inc. PEX 8796 96-Lane, 24-Port Switch (rev ab)\n"
+    acs = f"\t\tACSCtl:\tSrcValid+ TransBlk- {control} UpstreamFwd- EgressCtrl- DirectTrans-\n"
+    if picked:
+        return head + acs
+    return (
+        f"{head}\tBus: primary=81, secondary={bus}, subordinate={bus}, sec-latency=0\n"
+        f"\tCapabilities: [68] Express (v2) {kind} Port, MSI 00\n{acs}\n"
+        f"{bus}:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)\n"
+        "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16\n\t\tLnkSta:\tSpeed 16GT/s, Width x16\n\n"
+    )
+
+
+@pytest.mark.parametrize("picked", [True, False])
+@pytest.mark.parametrize(
+    ("count", "control", "sick"),
+    [
+        (2, "ReqRedir+ CmpltRedir+", True),
+        (4, "ReqRedir+ CmpltRedir-", True),
+        (1, "ReqRedir+ CmpltRedir+", False),
+        (4, "ReqRedir- CmpltRedir-", False),
+    ],
+)
+def test_ports_of_switches_that_redirect_are_said(
+    tmp_path: Path, count: int, control: str, sick: bool, picked: bool
+):
+    text = "".join(bridge(number, control=control, picked=picked) for number in range(count))
+    found = [line for line in alarms(replay(tmp_path, {"lspci": text})) if "pcie.acs" in line]
+    assert len(found) == sick and all(f"at {count} ports" in line for line in found)
+
+
+def test_redirection_at_root_ports_is_no_alarm(tmp_path: Path):
+    text = "".join(bridge(number, kind="Root", picked=False) for number in range(4))
+    assert alarms(replay(tmp_path, {"lspci": text})) == []
