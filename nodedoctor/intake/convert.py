@@ -170,7 +170,7 @@ _HOLDS_DATA = re.compile(r"/dev/(?!loop|sr\d)|overlay$|[\w.,@\[\]-]{1,200}:")
 _ULIMIT = re.compile(
     r"^max locked memory[ \t]{1,60}\(kbytes, -l\)[ \t]{1,20}(\d{1,15}|unlimited)[ \t]{0,20}$", re.M
 )
-"""Of the limits of a shell the one that is judged without the hard limit, which `ulimit -a` does not print."""
+"""The limit of a shell that is judged without the hard one, which `ulimit -a` does not print."""
 SHM = "/dev/shm"
 
 
