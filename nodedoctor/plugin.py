@@ -53,7 +53,7 @@ from nodedoctor.facts.network.net import Ethtool, Net
 from nodedoctor.facts.network.peers import Peers
 from nodedoctor.facts.pci.config_space import PcieTree
 from nodedoctor.facts.pci.iommu import Iommu
-from nodedoctor.facts.pci.lspci import Lspci
+from nodedoctor.facts.pci.lspci import Lspci, LspciAcs
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.facts.rdma.error_growth import RdmaGrowth
 from nodedoctor.facts.rdma.ibstat import IbStat, IbStatus, IbvDevinfo, RdmaLink
@@ -111,6 +111,7 @@ __all__ = [
     "Limits",
     "LoadedNccl",
     "Lspci",
+    "LspciAcs",
     "Machine",
     "MemoryRates",
     "Moment",

@@ -10,6 +10,7 @@ from nodedoctor.facts.gpu.evidence import init_evidence, lost_evidence, slow_cal
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.gpu.smi.smi import XML, Q
 from nodedoctor.facts.host.container import Container
 from nodedoctor.knowledge.error_codes import ErrorCode, nvml_error
 from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY
@@ -243,13 +244,21 @@ def _judge_sick(gpus: Gpus | None) -> Iterator[Finding]:
 
 
 def _one_sensor(source: str, gpu: Gpu) -> Iterator[Finding]:
-    """A value that cannot be read on a GPU whose others can: often gone at the next look."""
-    failed = [name for name in _READABLE if gpu.errors.get(name) == "UNKNOWN"]
-    if failed and any(getattr(gpu, name) is not None for name in _READABLE):
-        names = comma_list(_READABLE[name] for name in failed)
-        summary = f"{names} cannot be read (ERR!), the GPU's other values can"
-        evidence = values(source, gpu, *failed)
-        yield Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=_ASK_AGAIN)
+    """A value that cannot be read on a GPU that answers: often gone at the next look."""
+    failed = [name for name, error in gpu.errors.items() if error == "UNKNOWN"]
+    sensors = [name for name in _READABLE if name in failed]
+    is_text = source in (Q, XML)
+    others = len(failed) - len(sensors) if is_text else 0
+    reads = any(getattr(gpu, name) is not None for name in _READABLE)
+    if not (sensors or others) or not (reads or is_text):
+        return
+    rest = count_with_noun(others, "other value" if sensors else "value") if others else ""
+    names = comma_list([*(_READABLE[name] for name in sensors), *([rest] if rest else [])])
+    printed = "Unknown Error" if is_text else "ERR!"
+    but = ", the GPU's other values can" if reads else ""
+    summary = f"{names} cannot be read ({printed}){but}"
+    evidence = values(source, gpu, *(sensors or failed[:SHOWN]))
+    yield Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=_ASK_AGAIN)
 
 
 def _silent_gpu(name: str, index: int | None, subject: str, evidence: list[Evidence]) -> Finding:

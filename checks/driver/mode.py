@@ -7,6 +7,7 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.smi.smi import Q
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.gpu import recovery_fix
@@ -135,11 +136,11 @@ def mode(gpus: Gpus) -> Iterator[Finding]:
 
     Why: MIG disables NVLink and P2P, exclusive mode rejects a second process, both without a clear error.
     Fix disturbs: processes on the GPU whose mode is changed.
-    Judges: FAIL when compute mode forbids every CUDA program, WARN for exclusive mode and for a virtual GPU
-    without a licence, which is slowed down and after a day refuses CUDA.
+    Judges: FAIL when compute mode forbids every CUDA program, WARN for exclusive mode, for MIG on some GPUs
+    without an instance, and for a virtual GPU without a licence, which after a day refuses CUDA.
     Fix: Set the mode of all GPUs alike with `nvidia-smi -c 0`.
     Threshold: nvidia-smi(1): what the modes forbid.
-    False positives: MIG, on every GPU or on some, is a choice and only noted.
+    False positives: MIG with instances, on every GPU or on some, is a choice and only noted.
     Error texts:
     - all CUDA-capable devices are busy or unavailable
     """
@@ -162,7 +163,10 @@ def _judge_mig(gpus: Gpus) -> Iterator[Finding]:
                 "Reset the GPU when it is idle.", gpu_reset(gpu.handle), "reset-gpu", "processes on this GPU"
             )
             yield Finding.info(f"MIG will be {becomes} after a reset", subject=gpu.subject, fix=fix)
-    if len(on) == len(gpus.gpus):
+    bare = [gpu for gpu in on if gpu.mig_devices == 0 and gpu.sources.get("mig_devices", gpus.source) != Q]
+    if bare and len(on) < len(gpus.gpus):
+        yield from (_without_instance(gpu, gpus.source) for gpu in bare)
+    elif len(on) == len(gpus.gpus):
         slices = sum(gpu.mig_devices or 0 for gpu in on)
         yield Finding.info(
             f"MIG is on everywhere ({count_with_noun(slices, 'device')}): no P2P, no NVLink between them"
@@ -175,6 +179,19 @@ def _judge_mig(gpus: Gpus) -> Iterator[Finding]:
         )
         fix = Fix("Run multi-GPU jobs on the others.", action="none", docs=_MIG_GUIDE)
         yield Finding.info(summary, evidence=evidence, fix=fix)
+
+
+def _without_instance(gpu: Gpu, source: str) -> Finding:
+    """MIG on a GPU that has no instance, beside others without MIG: it was cut for no purpose."""
+    fix = Fix(
+        "Turn MIG off, or create the instances that jobs use.",
+        (repair("sudo nvidia-smi -i {} -mig 0", gpu.index), look("sudo nvidia-smi mig -lgi")),
+        "config",
+        "processes on this GPU",
+        docs=_MIG_GUIDE,
+    )
+    summary = "MIG is on without an instance, unlike its peers: no CUDA program can use this GPU"
+    return Finding.warn(summary, subject=gpu.subject, evidence=values(source, gpu, "mig_mode"), fix=fix)
 
 
 def _judge_compute(gpus: Gpus) -> Iterator[Finding]:

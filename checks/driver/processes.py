@@ -15,7 +15,7 @@ from nodedoctor.knowledge.nvml_errors import HUNG
 from nodedoctor.model import Evidence, Finding, Fix, Moment
 from nodedoctor.patterns import regex
 from nodedoctor.steps import last_resort, look
-from nodedoctor.wording import count_with_noun
+from nodedoctor.wording import count_with_noun, numbered
 
 IN_DRIVER = regex(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
 """Names of functions of NVIDIA's kernel modules, as /proc/PID/wchan shows them (open-gpu-kernel-modules)."""
@@ -58,6 +58,8 @@ def processes(
     # Under WSL2 the desktop of Windows uses the same GPU, and its processes are not listed.
     alone = host and inventory.platform != "wsl2"
     findings = [*_judge_unowned(gpus, processes)] if alone and gpus else []
+    if container is None and processes is None and gpus:
+        yield from _note_unowned(gpus)
     if processes is None:
         summary = "process states are not visible"
         findings.append(Finding.unknown("not-visible-here", summary))
@@ -158,6 +160,23 @@ def _judge_unowned(gpus: Gpus, processes: Processes | None) -> Iterator[Finding]
             yield _unexplained_memory(gpu, f"GPU memory held by processes that no longer exist: {text}", gpus)
         elif gpu.processes == () and used > IDLE_MIB and not gpu.mig_mode and not _is_coherent(gpu):
             yield _unexplained_memory(gpu, f"{used} MiB in use, but no process uses this GPU", gpus)
+
+
+def _note_unowned(gpus: Gpus) -> Iterator[Finding]:
+    """Memory of some GPUs in a paste whose list of processes is empty: inside a container that is usual."""
+    users = [
+        gpu for gpu in gpus.gpus if (gpu.memory_used_mib or 0) > IDLE_MIB and not gpu.gpu_utilization_percent
+    ]
+    lists = all(gpu.processes == () and not gpu.mig_mode and not _is_coherent(gpu) for gpu in gpus.gpus)
+    if not (lists and users and len(users) < len(gpus.gpus)):
+        return
+    most = max(gpu.memory_used_mib or 0 for gpu in users)
+    summary = (
+        f"up to {most} MiB used on {numbered('GPU', (gpu.index for gpu in users))}, no process is listed: a "
+        "leftover, unless in a container"
+    )
+    evidence = [quote for gpu in users for quote in values(gpus.source, gpu, "memory_used_mib")]
+    yield Finding.unknown("not-visible-here", summary, subject="memory", evidence=evidence)
 
 
 def _unexplained_memory(gpu: Gpu, summary: str, gpus: Gpus) -> Finding:

@@ -236,7 +236,7 @@ def _matrix_row(name: str) -> Evidence:
 
 
 RAILS = 3
-"""GPUs with a NIC of their own from which that is how the machine is built; ours."""
+"""GPUs with as many NICs under their switches from which that is how the machine is built; ours."""
 
 
 @check("topo.nic-affinity", "NIC next to each GPU", tags={"gpu", "ib"})
@@ -246,7 +246,7 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
     Why: GPUDirect RDMA is fast only within one PCIe switch; a GPU without its own NIC is a slow rail.
     Fix disturbs: nothing.
     Judges: WARN when a GPU has no adapter under its switch although most others have, or those of one socket
-    have none although each of the other's has one of its own.
+    have none although the other's have as many as there are GPUs.
     Fix: See ib.ports and nic.inventory; in a virtual machine pass the topology file on.
     Threshold: Three of four GPUs with a near adapter make it the rule: our threshold.
     False positives: Machines with adapters on the root complex, or sold with those of one socket; pastes with
@@ -260,8 +260,8 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
     far = {name: path for name, (path, _) in nearest.items() if path not in _NEAR and path}
     if bare := _bare_socket(topology, near, nearest):
         summary = (
-            f"no NIC on the socket of {numbered('GPU', map(_gpu_number, bare))} (SYS to all), each of "
-            f"{numbered('GPU', map(_gpu_number, near))} has its own: NICs of one socket are missing"
+            f"no NIC on the socket of {numbered('GPU', map(_gpu_number, bare))} (SYS to all), "
+            f"{numbered('GPU', map(_gpu_number, near))} have theirs: NICs of one socket are missing"
         )
         yield Finding.warn(
             summary, subject="topo:socket", evidence=[_matrix_row(name) for name in bare], fix=_RAIL
@@ -269,7 +269,9 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
         return
     if len(near) < 3 or len(near) * 4 < len(topology.gpus) * 3:
         paths = ", ".join(sorted({path for path, _ in nearest.values() if path})) or "none"
-        yield Finding.skip(f"no NICs under the GPUs' PCIe switches on this machine (best paths: {paths})")
+        few = f"{len(near)} of {len(topology.gpus)} GPUs have a NIC under their PCIe switch: no rule here"
+        none = "no NICs under the GPUs' PCIe switches on this machine"
+        yield Finding.skip(f"{few if near else none} (best paths: {paths})")
         return
     for name, path in far.items():
         summary = (
@@ -288,7 +290,7 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
 def _bare_socket(
     topology: Topology, near: list[str], nearest: Mapping[str, tuple[str, tuple[str, ...]]]
 ) -> list[str]:
-    """The GPUs of sockets without any NIC, where each GPU of the other has one behind its own PCIe switch.
+    """The GPUs of sockets without any NIC, where the other's GPUs have one each behind their PCIe switches.
 
     Nothing is judged in a paste whose rows of NICs are cut off, nor where the GPUs and NICs of one socket are
     not nearer to each other than those of two.
@@ -301,7 +303,7 @@ def _bare_socket(
         sockets.setdefault(place.get("numa") or place.get("cpus") or "", []).append(name)
     bare = [gpus for gpus in sockets.values() if all(nearest[name][0] == "SYS" for name in gpus)]
     names = [name for gpus in bare for name in gpus]
-    own = {nics[0] for path, nics in (nearest[name] for name in near) if path == "PIX" and len(nics) == 1}
+    own = {nic for name in near for nic in nearest[name][1]}
     one_socket = all(topology.links[name].get(nic) != "SYS" for name in near for nic in own)
-    rails = len(near) >= RAILS and len(own) == len(near) == len(topology.gpus) - len(names)
+    rails = RAILS <= len(near) <= len(own) and len(near) == len(topology.gpus) - len(names)
     return names if rails and one_socket and "" not in sockets and len(names) >= RAILS else []

@@ -46,7 +46,7 @@ def memlock(
     and with them ncclCommInit or the first collective between nodes.
     Fix disturbs: jobs (restart to get the new limit).
     Judges: FAIL when running ranks may lock too little memory for RDMA, WARN for less than unlimited; the
-    limit of a shell alone is a note.
+    limit of a shell alone is a note, and a WARN in a paste that does not show whose it is.
     Fix: Set memlock to unlimited in the service, container or limits.conf, and start the job again.
     Threshold: NVIDIA/nccl troubleshooting: unlimited; 16 GiB at least (AWS, Primus).
     False positives: A shell whose launcher raises the limit for the job.
@@ -72,10 +72,22 @@ def memlock(
         exempt = container is not None and container.may_lock_memory
         evidence = own_limit("Max locked memory")
         inherited = (container is not None and container.inside) or bool(env and env.get("SLURM_STEP_ID"))
-        matters = needed if inherited else needed is not False
+        pasted = container is None and processes is None
+        matters = needed if inherited or pasted else needed is not False
         fix = raise_limit("memlock", runtime)
         finding = _judge_memlock(own, matters, exempt, "shell", ("shell",), evidence, fix)
-        yield finding if inherited else _only_noted(finding)
+        if pasted:
+            yield _of_unknown_shell(finding)
+        else:
+            yield finding if inherited else _only_noted(finding)
+
+
+def _of_unknown_shell(finding: Finding) -> Finding:
+    """What a limit is worth that somebody pasted: it may be a job's, and whose is not shown."""
+    if finding.status is not Status.FAIL:
+        return finding
+    summary = f"{finding.summary}, unless the job's launcher sets its own"
+    return Finding.warn(summary, subject=finding.subject, evidence=finding.evidence, fix=finding.fix)
 
 
 def _only_noted(finding: Finding) -> Finding:

@@ -8,7 +8,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.cgroup import Cgroup
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.host.limits import Limits, own_limit
+from nodedoctor.facts.host.limits import LOGIND, Limits, own_limit
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.numa import cpu_list
 from nodedoctor.facts.host.processes import Process, Processes
@@ -58,6 +58,9 @@ def tasks(limits: Limits, processes: Processes | None, machine: Machine | None) 
                 f"kernel.pid_max is {highest} with {count_with_noun(cpus, 'CPU')}", subject="kernel.pid_max"
             )
         )
+    if not (findings or group.controllers or limits.sysctl):
+        yield Finding.unknown("not-visible-here", "no control group and no kernel setting were read")
+        return
     yield from findings or [
         Finding.ok("no limit on tasks" if "pids" in group.controllers else "no limit on tasks seen")
     ]
@@ -209,6 +212,9 @@ def removeipc(limits: Limits, processes: Processes | None, container: Container 
         return
     if limits.remove_ipc is False:
         yield Finding.ok("RemoveIPC=no")
+        return
+    if limits.errors.get(LOGIND) == "NOT_ASKED":
+        yield Finding.unknown("not-visible-here", f"{LOGIND} was not read")
         return
     setting = "RemoveIPC=yes" if limits.remove_ipc else "RemoveIPC is not set, the default is yes"
     fix = Fix(

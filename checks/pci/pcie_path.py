@@ -1,5 +1,6 @@
 """May GPUs and adapters talk to each other directly, or does ACS or the IOMMU send all through the CPU?"""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.registry import check
@@ -54,12 +55,16 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     docs.nvidia.com/ai-enterprise/planning-resource/optimizing-vm-configuration-ai-inference/latest/appendix.html
     Why: redirected traffic goes to the CPU and back: slow, and with IOMMU translation NCCL may hang.
     Fix disturbs: nothing; but isolation between virtual machines is lost.
-    Judges: FAIL when ACS redirects traffic of GPUs and adapters at a switch on bare metal.
+    Judges: FAIL when ACS redirects traffic of GPUs and adapters at a switch on bare metal, WARN for ports of
+    switches in a pasted `lspci -vv`.
     Fix: Switch redirection off at the named bridges, and only there, or in the BIOS.
     Threshold: NVIDIA/nccl, GPU troubleshooting.
     False positives: Hosts of virtual machines, ARM hosts and bridges with ATS need or excuse it and are left
     out.
     """
+    if tree.pasted:
+        yield _redirected_in_paste(tree.pasted)
+        return
     if why := _no_direct_path(tree, machine):
         yield Finding.skip(why)
         return
@@ -87,6 +92,19 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
             yield Finding.ok(
                 f"no redirection on {count_with_noun(len(tree.bridges), 'bridge')} above GPUs and NICs"
             )
+
+
+def _redirected_in_paste(ports: Sequence[str]) -> Finding:
+    """Ports of switches in `lspci -vv`, which does not show what is below them nor what the machine is."""
+    where = f"{count_with_noun(len(ports), 'port')} of PCIe switches"
+    summary = f"ACS redirects P2P traffic to the CPU at {where}; needed only for virtual machines"
+    short = re.escape(ports[0].removeprefix("0000:"))
+    evidence = [
+        quoted_like(
+            "lspci", rf"(?:^|[ >:]){short} [^\n]*(?:\n(?![^\n]*ACSCtl)[^\n]*){{0,80}}\n[^\n]*ACSCtl.*"
+        )
+    ]
+    return Finding.warn(summary, subject=f"pci:{ports[0]}", evidence=evidence, fix=_acs_off(ports))
 
 
 def _no_direct_path(tree: PcieTree, machine: Machine | None) -> str | None:

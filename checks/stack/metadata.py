@@ -162,6 +162,7 @@ def ray_protobuf(target: TargetPython) -> Iterator[Finding]:
         return
     row = ray_range(package.version)
     count = 0
+    absent: list[str] = []
     for name in ("protobuf", "click"):
         need = requirement(target, "ray", name)
         if need is None and not package.requires and row is not None:
@@ -170,7 +171,11 @@ def ray_protobuf(target: TargetPython) -> Iterator[Finding]:
         if need is not None and (need.installed is not None or target.complete):
             count += 1
             yield _of_ray(target, need)
-    if not count:
+        elif need is not None:
+            absent.append(name)
+    if absent:
+        yield Finding.skip(f"the list of packages has no {comma_list(absent)} and may be cut")
+    elif not count:
         yield Finding.skip(f"{package} has no requirement on protobuf here")
 
 

@@ -26,6 +26,19 @@ _FAMILIES = (
 
 NVIDIA_SMI = "NVIDIA's nvidia-smi, drivers 390 to 610"
 
+QUERY = by_head(
+    ("index, ", "name, ", "pci.bus_id", "uuid, ", "gpu_"),
+    r"(?=[^\n]{0,400}?(?:[._]| \[))(?:index|name|timestamp|uuid|gpu_\w{1,40}|pci\.bus_id"
+    r"|driver_version|count|serial)"
+    r"(?:, [a-z][\w.]{0,100}(?: \[\S{1,12}\])?){1,400}[ \t]{0,20}(?:\n|$)",
+    "nvidia-smi --query-gpu",
+    "nvidia-smi-q",
+    NVIDIA_SMI,
+    tool="nvidia-smi --query-gpu=...",
+    joins=True,
+    body=r"[^,\n]{1,200}, ",
+)
+
 SHAPES: tuple[Shape, ...] = (
     by_head(
         "NVIDIA-SMI ",
@@ -47,7 +60,7 @@ SHAPES: tuple[Shape, ...] = (
             "No devices were found",
         ),
         r"(?:Failed to initialize NVML: |NVIDIA-SMI has failed because|NVIDIA-SMI couldn't "
-        r"|Unable to determine the device handle for |No devices were found[ \t]{0,20}$)",
+        r"|Unable to determine the device handle for |No devices were found[ \t]{0,20}(?:\n|$))",
         "an error of nvidia-smi",
         "nvidia-smi",
         NVIDIA_SMI,
@@ -74,6 +87,7 @@ SHAPES: tuple[Shape, ...] = (
         "nvidia-smi-q",
         NVIDIA_SMI,
         first=True,
+        joins=True,
     ),
     by_head(
         (
@@ -90,6 +104,7 @@ SHAPES: tuple[Shape, ...] = (
         "nvidia-smi-q",
         NVIDIA_SMI,
         tool="nvidia-smi -q",
+        joins=True,
     ),
     by_head(
         ("Remapped Rows", "ECC Errors", "ECC Mode", "Event Reasons", "Throttle Reasons", "Retired Pages"),
@@ -99,6 +114,7 @@ SHAPES: tuple[Shape, ...] = (
         "nvidia-smi-q",
         NVIDIA_SMI,
         tool="nvidia-smi -q",
+        joins=True,
     ),
     by_head(
         "<nvidia_smi_log",
@@ -189,17 +205,7 @@ SHAPES: tuple[Shape, ...] = (
         NVIDIA_SMI,
         body=r"GPU \d+: |\s+MIG ",
     ),
-    by_head(
-        ("index, ", "name, ", "pci.bus_id", "uuid, ", "gpu_"),
-        r"(?=[^\n]{0,400}?(?:[._]| \[))(?:index|name|timestamp|uuid|gpu_\w{1,40}|pci\.bus_id"
-        r"|driver_version|count|serial)"
-        r"(?:, [a-z][\w.]{0,100}(?: \[\S{1,12}\])?){1,400}[ \t]{0,20}(?:\n|$)",
-        "nvidia-smi --query-gpu",
-        "nvidia-smi-q",
-        NVIDIA_SMI,
-        tool="nvidia-smi --query-gpu=...",
-        body=r"[^,\n]{1,200}, ",
-    ),
+    QUERY,
     by_head(
         "gpu ",
         r"# gpu\s{1,20}(?:pwr|sm|pid|fb|pclk|mclk|rxpci|sbecc|gtemp|mtemp|pviol|idx)\b",
@@ -415,8 +421,8 @@ SHAPES: tuple[Shape, ...] = (
     ),
     by_head(
         ("nvbandwidth", "memcpy"),
-        r"(?:nvbandwidth Version: v|Running \w{1,60}_(?:memcpy_\w{1,40}|latency_\w{1,40})\.[ \t]{0,20}$"
-        r"|memcpy (?:CE|SM) (?:CPU|GPU)\(row\))",
+        r"(?:nvbandwidth Version: v|Running \w{1,60}_(?:memcpy_\w{1,40}|latency_\w{1,40})\."
+        r"[ \t]{0,20}(?:\n|$)|memcpy (?:CE|SM) (?:CPU|GPU)\(row\))",
         "nvbandwidth",
         "nvbandwidth",
         "NVIDIA/nvbandwidth 0.4 to 0.9",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nodedoctor.intake.split import Piece
@@ -16,6 +16,13 @@ _LINK = re.compile(
 )
 _ADDRESS = re.compile(r"^[ \t]{1,20}inet6? ([\da-fA-F.:]{3,45})(?:/\d{1,3})? ", re.M)
 _MAC = re.compile(r"^[ \t]{1,20}link/(\w{1,20}) ([\da-f:]{11,64})", re.M)
+_CLOCK = re.compile(
+    r"^[ \t]{0,40}(?:System clock synchronized|NTP synchronized|Leap status)[ \t]{0,20}: "
+    r"([A-Za-z]{2,20}(?: [a-z]{2,20})?)[ \t]{0,20}$",
+    re.M,
+)
+_IN_STEP = ("yes", "Normal", "Insert second", "Delete second")
+"""What timedatectl and chronyc say of a clock that is kept; chrony may keep it without the kernel's flag."""
 _COUNT = re.compile(r"^[ \t]{1,20}([\w.\[\]-][\w.\[\] -]{0,80}): (-?\d{1,20})[ \t]{0,20}$", re.M)
 _UNIT = re.compile(r"^\W{0,2}([\w@.-]{1,80}\.service)\b[^\n]{0,300}\n((?:[ \t][^\n]{0,500}\n){0,80})", re.M)
 _LOADED = re.compile(r"Loaded: ([\w-]+)(?: \([^;\n)]*(?:; ([\w-]+))?)?")
@@ -26,7 +33,7 @@ _FLAGS = {"UP": 0x1, "BROADCAST": 0x2, "LOOPBACK": 0x8, "POINTOPOINT": 0x10, "RU
 
 
 def interfaces(pieces: Sequence[Piece]) -> str:
-    """`ip -s link` and `ip address` as probes/network/net.py lays them out."""
+    """`ip -s link`, `ip address` and what says of the clock as probes/network/net.py lays them out."""
     links: dict[str, dict[str, Any]] = {}
     for piece in pieces:
         heads = list(_LINK.finditer(piece.text))
@@ -34,7 +41,9 @@ def interfaces(pieces: Sequence[Piece]) -> str:
         for head, end in zip(heads, ends, strict=False):
             block = piece.text[head.end() : end]
             links.setdefault(head[1], {}).update(_interface_row(head, block))
-    return json.dumps({"interfaces": links})
+    states = [word in _IN_STEP for piece in pieces for word in _CLOCK.findall(piece.text)]
+    clock = {"clock": {"unsynchronised": not any(states)}} if states else {}
+    return json.dumps({"interfaces": links, **clock})
 
 
 def _interface_row(head: re.Match[str], block: str) -> dict[str, Any]:
@@ -158,20 +167,49 @@ _HOLDS_DATA = re.compile(r"/dev/(?!loop|sr\d)|overlay$|[\w.,@\[\]-]{1,200}:")
 """Sources of file systems that jobs write to: not those in memory, and no image, which is always full."""
 
 
+_ULIMIT = re.compile(
+    r"^max locked memory[ \t]{1,60}\(kbytes, -l\)[ \t]{1,20}(\d{1,15}|unlimited)[ \t]{0,20}$", re.M
+)
+"""The limit of a shell that is judged without the hard one, which `ulimit -a` does not print."""
+SHM = "/dev/shm"
+
+
+def own_limits(pieces: Sequence[Piece]) -> str:
+    """`ulimit -a` and the line of `df` about /dev/shm as the probe of limits lays them out."""
+    lines = []
+    space: dict[str, dict[str, int]] = {}
+    for piece in pieces:
+        for value in _ULIMIT.findall(piece.text):
+            number = value if value == "unlimited" else str(int(value) * 1024)
+            lines.append(f"{'Max locked memory':<25} {number:<20} {number:<20} bytes\n")
+        space.update((path, sizes) for path, _, sizes in _mounted(piece) if path == SHM)
+    if not (lines or space):
+        return ""
+    files = {"/proc/self/limits": "".join(lines)} if lines else {}
+    return json.dumps({"files": files, "statvfs": space})
+
+
+def _mounted(piece: Piece) -> Iterator[tuple[str, str, dict[str, int]]]:
+    """Each line of `df`: where it is mounted, what, and its sizes."""
+    head = _DF_HEAD.search(piece.text)
+    unit = {"1K-blocks": 1 << 10, "1M-blocks": 1 << 20}.get(head[1], 1) if head else 1
+    for row in _DF_ROW.finditer(piece.text) if head else ():
+        sizes = [_number_of_bytes(text, unit) for text in row.groups()[1:4]]
+        if None not in sizes:
+            names = ("size_bytes", "used_bytes", "free_bytes")
+            yield row[5], row[1], {name: size or 0 for name, size in zip(names, sizes, strict=True)}
+
+
 def file_systems(pieces: Sequence[Piece]) -> str:
     """`df` as the probe of file systems lays it out; of one that is mounted twice the first line."""
     space: dict[str, dict[str, int]] = {}
     sources = set()
     for piece in pieces:
-        head = _DF_HEAD.search(piece.text)
-        unit = {"1K-blocks": 1 << 10, "1M-blocks": 1 << 20}.get(head[1], 1) if head else 1
-        for row in _DF_ROW.finditer(piece.text) if head else ():
-            sizes = [_number_of_bytes(text, unit) for text in row.groups()[1:4]]
-            if _HOLDS_DATA.match(row[1]) and row[1] not in sources and None not in sizes:
-                sources.add(row[1])
-                names = ("size_bytes", "used_bytes", "free_bytes")
-                space[row[5]] = {name: size or 0 for name, size in zip(names, sizes, strict=True)}
-    return json.dumps({"statvfs": space})
+        for path, source, sizes in _mounted(piece):
+            if _HOLDS_DATA.match(source) and source not in sources:
+                sources.add(source)
+                space[path] = sizes
+    return json.dumps({"statvfs": space}) if space else ""
 
 
 def _number_of_bytes(text: str, unit: int) -> int | None:
@@ -188,6 +226,7 @@ CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
     "ethtool": statistics,
     "services": units,
     "disk": file_systems,
+    "limits": own_limits,
     "mlxlink": named_ports,
     "ib-write-bw": bandwidths,
 }

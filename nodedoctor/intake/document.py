@@ -20,6 +20,8 @@ _ABSENT = regex(r"no (?P<what>.{3,60}) in (?P<where>(?P<lines>\d+) lines? .*)")
 """How checks of the kernel's log say that there is nothing."""
 FEW_LINES = 10
 """Lines of the kernel's log below which what is not among them shows nothing: somebody chose them. Ours."""
+LONGEST_FIRST = 60
+"""Characters of a line that was not recognised in the headline; ours."""
 COMMANDS = 4
 """Commands that are named as those which would decide the rest; ours."""
 
@@ -85,13 +87,25 @@ def _of_node(report: Report, reading: Reading) -> str:
         return led
     lines, measured = statements(report)[:2], _unjudged_text(report)
     read = "this paste" if len(reading.recognised) == 1 else "these outputs"
-    nothing_else = f"; nothing else was in {read}"
+    nothing_else = _unread_text(reading) or f"; nothing else was in {read}"
     if lines:
         result = f"{measured}; otherwise no problem found" if measured else "no problem found"
         return f"{result}: {'; '.join(lines)}{nothing_else}"
     if measured:
         return f"{measured}{nothing_else}"
     return f"nothing in {comma_list(kinds(reading), 3)} can be judged by itself"
+
+
+def _unread_text(reading: Reading) -> str:
+    """How much was given and not read, which no other statement covers; "" where all was."""
+    if not reading.unrecognised:
+        return ""
+    lines = sum(item.lines for item in reading.unrecognised)
+    first = min(reading.unrecognised, key=lambda item: (item.name, item.line)).first.strip()
+    shown = first if len(first) <= LONGEST_FIRST else f"{first[: LONGEST_FIRST - 3]}..."
+    verb = "was" if lines == 1 else "were"
+    begin = "it is" if lines == 1 else "the first is"
+    return f"; {count_with_noun(lines, 'line')} {verb} not recognised and not judged ({begin} {shown!r})"
 
 
 def _unjudged_text(report: Report) -> str:

@@ -11,6 +11,17 @@ _KNOWN_PACKAGES = (
 )
 """Packages of which rows are known without the heading that `grep` takes away."""
 
+ULIMIT = by_head(
+    ("core file size", "max locked memory", "real-time non-blocking", "open files"),
+    r"(?:core file size|max locked memory|real-time non-blocking time|open files)[ \t]{1,60}"
+    r"\((?:[\w/-]{1,20}, )?-\w\)",
+    "ulimit -a",
+    "limits",
+    "bash 3 to 5.3, builtins/ulimit.def",
+    body=r"[a-z][\w -]{2,40}\((?:[\w/ -]{1,20}, )?-\w\)",
+    joins=True,
+)
+
 HOST_SHAPES: tuple[Shape, ...] = (
     by_head(
         "# packages in environment at",
@@ -30,6 +41,27 @@ HOST_SHAPES: tuple[Shape, ...] = (
         "pypa/pip 9 to 26",
         tool="pip list",
         body=r"[A-Za-z0-9][\w.-]* +\d\S*$",
+    ),
+    by_head(
+        ("Local time: ", "System clock synchronized: ", "NTP synchronized: "),
+        r"(?:Local time: \w|System clock synchronized: (?:yes|no)|NTP synchronized: (?:yes|no))",
+        "timedatectl",
+        "net",
+        "systemd 219 to 258, src/timedate/timedatectl.c",
+        body=r"\s*(?:Local time|Universal time|RTC time|Time ?zone|System clock synchronized|NTP [a-z]{6,12}"
+        r"|Network time on|systemd-timesyncd\.service active|RTC in local TZ|DST active): ",
+        joins=True,
+    ),
+    by_head(
+        ("Reference ID ", "Leap status "),
+        r"(?:Reference ID {1,12}: [\dA-F]|Leap status {1,12}: [A-Z])",
+        "chronyc tracking",
+        "net",
+        "chrony 2.1 to 4.7, client.c",
+        body=r"(?:Reference ID|Stratum|Ref time \(UTC\)|System time|Last offset|RMS offset|Frequency"
+        r"|Residual freq|Skew|Root delay|Root dispersion|Update interval|Leap status) {0,12}: ",
+        joins=True,
+        needs=r"Leap status",
     ),
     by_head(
         "Used by",
@@ -93,7 +125,7 @@ HOST_SHAPES: tuple[Shape, ...] = (
         body=r"\S{1,400}(?: {1,200}\S{1,20}){3,6} {1,20}(?:\d{1,3}%|-) {1,20}/",
         joins=True,
         needs=r"Filesystem[^\n]{1,300}(?:Size|-blocks) [^\n]{0,80}\n(?:[^\n]{0,999}\n){0,99}?"
-        r"(?:/dev/(?!loop|sr\d)|overlay |[\w.-]{1,200}:)",
+        r"(?:/dev/(?!loop|sr\d)|overlay |[\w.-]{1,200}:|[^\n]{1,200}% {1,20}/dev/shm$)",
     ),
     by_head(
         "buff/cache",
@@ -119,14 +151,5 @@ HOST_SHAPES: tuple[Shape, ...] = (
         "numactl 2.0, numactl.c",
         body=r"node (?:\d{1,4} (?:cpus|size|free):|distances|\s+\d)|\s+\d{1,4}:",
     ),
-    by_head(
-        ("core file size", "max locked memory", "real-time non-blocking", "open files"),
-        r"(?:core file size|max locked memory|real-time non-blocking time|open files)[ \t]{1,60}"
-        r"\((?:[\w/-]{1,20}, )?-\w\)",
-        "ulimit -a",
-        "",
-        "bash 3 to 5.3, builtins/ulimit.def",
-        body=r"[a-z][\w -]{2,40}\((?:[\w/ -]{1,20}, )?-\w\)",
-        joins=True,
-    ),
+    ULIMIT,
 )

@@ -165,6 +165,8 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
         line = piece.line + unit.line - 1
         output = replace(piece, host=piece.host or unit.host, line=line, is_cut=unit.is_cut)
         pile.outputs.append(NodeOutput(output, unit.name, unit.node or unit.group))
+    if not unit.quiet:
+        _add_unrecognised(unit, parts.asides, reading)
     if f"/{SOS}/" in unit.name:
         pile.groups.add(unit.group)
     if unit.quiet:
@@ -188,7 +190,7 @@ def _unit_parts(unit: Unit) -> Parts:
 
 
 def _add_unrecognised(unit: Unit, rest: Sequence[tuple[int, str]], reading: Reading) -> None:
-    """Lines of a bundle that are no output."""
+    """Lines that are no output and no job's."""
     if rest:
         line, first = rest[0]
         room = Unrecognised(unit.name, line + unit.line - 1, len(rest), first[:QUOTED])

@@ -14,6 +14,8 @@ from nodedoctor.record import record, replace
 
 _RECORD = re.compile(r"^\d{1,3},\d{1,12},(\d{1,15}),[^;\n]{1,40};", re.M)
 """The front of a line of /dev/kmsg: level, number, microseconds, flags (Linux, ABI/testing/dev-kmsg)."""
+_ALSO = {"disk": ("limits",)}
+"""Other probes that an output tells something of: df has the size of /dev/shm."""
 COPY = 0.5
 """Share of the longest copy from which a later one is as good: it is the newer state of the node. Ours."""
 
@@ -47,9 +49,11 @@ def snapshot_of(outputs: list[NodeOutput], name: str) -> Snapshot:
     """What these outputs show of one node, as if it had been recorded."""
     kinds: dict[str, list[Piece]] = {}
     for item in outputs:
-        if item.piece.shape.probe:
-            kinds.setdefault(item.piece.shape.probe, []).append(item.piece)
-    observations = {probe: _probe_observation(probe, pieces) for probe, pieces in kinds.items()}
+        probe = item.piece.shape.probe
+        for name in (probe, *_ALSO.get(probe, ())) if probe else ():
+            kinds.setdefault(name, []).append(item.piece)
+    read = ((probe, _probe_observation(probe, pieces)) for probe, pieces in kinds.items())
+    observations = {probe: observation for probe, observation in read if observation is not None}
     host = next((item.piece.host for item in outputs if item.piece.host), "") or name
     return Snapshot(
         observations=observations,
@@ -71,12 +75,15 @@ def counting(pieces: list[Piece]) -> list[Piece]:
     return [piece for piece in pieces if piece is newest or not piece.shape.first]
 
 
-def _probe_observation(probe: str, pieces: list[Piece]) -> Observation:
+def _probe_observation(probe: str, pieces: list[Piece]) -> Observation | None:
+    """What the pieces say of a probe; None where none of it is what that probe asks for."""
     used = counting(pieces)
     if probe == "kernel-log":
         return _kernel_log(used)
     convert = CONVERTED.get(probe)
     text = convert(used) if convert else "".join(piece.text for piece in used)
+    if convert and not text:
+        return None
     is_cut = any(piece.is_cut for piece in used)
     argv = tuple(used[0].shape.tool.split()[:6])
     too_long = len(text) > LARGEST // 4

@@ -8,8 +8,19 @@ from collections.abc import Mapping
 from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
-KEY_VALUE = r"\s+\S|(?!\d{4}-)[\w ./()#'-]{1,60}\s*[:=]|[-=]{3}"
+KEY_VALUE = r"\s+\S|(?!\d{4}-)[\w ./()#'-]{1,60}\s*(?::(?=\s|$|[\da-fA-F]{2}:)|=)|[-=]{3}"
 """Indented lines, `key: value`, `key = value`, and rules."""
+
+
+JOB_LINE = regex(
+    r"[\w.-]{1,64}:\d{1,9}:\d{1,9} \[-?\d{1,3}\] |Traceback \(most recent call last\)"
+    r"|\[(?:rank|default)\d{1,6}\]:|(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception): "
+)
+"""The beginning of a job's line (NCCL, a traceback, a rank): it ends an output."""
+
+
+TIMED_LINE = regex(r"[IWEF]\d{4} \d\d:\d\d:\d\d|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
+"""A line of a logger: it ends an output that would hold any line with a colon."""
 
 
 LOOSE = rf"\A(?:{KEY_VALUE})"
@@ -42,7 +53,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "services": ("services", "fabric-manager-log"),
     "network": ("net", "ethtool"),
     "stack": ("collect-env", "pip-list"),
-    "host": ("disk",),
+    "host": ("disk", "limits"),
     "job": ("env", "nccl-inspector"),
     "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf"),
 }
@@ -77,6 +88,11 @@ class Shape:
     def about(self) -> str:
         """What kind of thing it tells of."""
         return next((kind for kind, probes in _ABOUT.items() if self.probe in probes), "")
+
+
+def is_loose(shape: Shape) -> bool:
+    """Whether an output's lines are known by nothing but a blank or a colon."""
+    return KEY_VALUE in shape.body.pattern
 
 
 def by_head(

@@ -11,9 +11,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
-from nodedoctor.intake.all_shapes import SHAPES
+from nodedoctor.intake.all_shapes import QUERY, SHAPES
 from nodedoctor.intake.file_names import Headings
-from nodedoctor.intake.shape import LOOSE, Shape
+from nodedoctor.intake.host_shapes import ULIMIT
+from nodedoctor.intake.prompts import bare_query_columns, is_command_error, limit_line, match_prompt
+from nodedoctor.intake.shape import JOB_LINE, LOOSE, TIMED_LINE, Shape, is_loose
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
 
@@ -30,20 +32,6 @@ LONGEST_FRONT = 160
 """Characters in front of an output's line that may be a logger's; ours."""
 
 _FENCE = re.compile(r"(?:[>|#*] ?)*\s*(?:`{3,8}|~{3,8})[\w+-]*\s*$")
-_MARKS = r"$#%>\u276f"
-"""How prompts end: those of sh, csh, PowerShell, and of themes for zsh."""
-_PROMPT = re.compile(
-    r"(?:[>|#] ?){0,12}\s{0,40}(?:\([\w.:/-]{1,40}\) ?){0,4}"
-    rf"(?:\[?(?:\[\d+\])?(?:[\w.+-]{{1,64}}@(?P<host>[A-Za-z0-9][\w.-]{{0,63}}))[^\n{_MARKS}]{{0,80}}[{_MARKS}]\s?"
-    r"|\[[\w.-]+@(?P<node>[\w.-]+)[^\]\n]{0,80}\][$#%>]\s?"
-    rf"|(?P<bare>[{_MARKS}+] ?))"
-    r"(?P<command>[^\n]*)$"
-)
-_TOOLS = re.compile(
-    r"(?:cmd:|sudo |kubectl |docker |srun |ssh |watch |cat |\w+=\S+ )*"
-    r"(?:nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|ib_\w+_bw|ibdiagnet|mlxlink|gpud|rdma|ip|ethtool|"
-    r"lspci|scontrol|sinfo|squeue|ray|ibqueryerrors|perfquery|lsmod|uname|systemctl|lscpu|numactl|free|df|ulimit|show_gids|ibdev2netdev|ibv_devices|ofed_info|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|hostname|kubectl|exit)\b"
-)
 _FULL_FRONT = re.compile(
     r".*(?:[|>\]):#*-]|\d\d:\d\d:\d\d\S*|\b(?:INFO|DEBUG|WARN(?:ING)?|ERROR|std(?:out|err)(?: F)?)|^\d+)\s*$"
 )
@@ -53,6 +41,12 @@ _ELIDED = re.compile(r"\s*\[?(?:\.{3,8}|\u2026)\]?\s*$")
 _NODE_FRONT = re.compile(r"(?:[>|] ?)*(?P<host>[A-Za-z][\w.-]{0,63}): $")
 _LABEL = re.compile(r"(?:[>|] ?)*(?P<host>[A-Za-z][\w.-]{0,63}): ?(?P<rest>[^\n]*)$")
 _OF_KERNEL = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT\S+) (?P<host>[\w.-]+) kernel:")
+_NUMBERED = re.compile(r" {0,5}(?P<number>\d{1,6})(?:\t|$)")
+"""A line behind its number, as `cat -n` and `nl` print it."""
+_SPACED = re.compile(r"(?=[ \d]{6}(?: |$)) {0,5}(?P<number>\d{1,6})(?: {1,2}|$)")
+"""The same where the tab became blanks: only a text that is numbered from its first line on shows it."""
+FEW_NUMBERED = 2
+"""Lines in a row from which numbers in front of them are those of the lines; ours."""
 _CONTROL = re.compile(
     r"[\x1b&<`*\ufeff\0\u200b-\u200e\u2060\xa0]|\[\d{1,3}(?:;\d{1,3})*m|\\u001b|\\x1b|\\033|\\e\[|\^\["
 )
@@ -78,6 +72,8 @@ class Parts:
 
     pieces: tuple[Piece, ...] = ()
     rest: tuple[tuple[int, str], ...] = ()
+    asides: tuple[tuple[int, str], ...] = ()
+    """Errors of a program that somebody looked around with, in place of its output: of no job."""
 
 
 @record
@@ -106,15 +102,42 @@ def split(text: str, host: str = "") -> Parts:
     for number, line in enumerate(lines):
         walk.take(number, line, heads.get(number))
     walk.close()
-    return Parts(tuple(walk.pieces), tuple(walk.rest))
+    return Parts(tuple(walk.pieces), tuple(walk.rest), tuple(walk.asides))
 
 
 def plain_lines(text: str) -> list[str]:
     """The lines without colours, tags, line ends of other systems, and what indents all of them."""
     lines = text.replace("\r\n", "\n").split("\n")
     lines = [plain_text(line) if _CONTROL.search(line) else line.rstrip() for line in lines]
+    lines = _without_numbers(lines)
     indent = min((len(line) - len(line.lstrip()) for line in lines if line), default=0)
     return [line[indent:] for line in lines] if indent else lines
+
+
+def _without_numbers(lines: list[str]) -> list[str]:
+    """The lines without their own numbers in front of them."""
+    numbers = [int(match["number"]) if (match := _NUMBERED.match(line)) else None for line in lines]
+    bare = list(lines)
+    for first, end in _counted_runs(numbers):
+        if sum("\t" in line for line in lines[first:end]) >= FEW_NUMBERED:
+            bare[first:end] = [_NUMBERED.sub("", line, count=1) for line in lines[first:end]]
+    spaced = [_SPACED.match(line) for line in lines if line]
+    if len(spaced) >= FEW_NUMBERED and all(
+        match and int(match["number"]) == place for place, match in enumerate(spaced, 1)
+    ):
+        return [_SPACED.sub("", line, count=1) for line in lines]
+    return bare
+
+
+def _counted_runs(numbers: list[int | None]) -> Iterator[tuple[int, int]]:
+    """Where numbers go up by one from place to place: the first of them, and the place behind the last."""
+    first = 0
+    for place in range(1, len(numbers) + 1):
+        before, here = numbers[place - 1], numbers[place] if place < len(numbers) else None
+        if before is None or here != before + 1:
+            if before is not None:
+                yield first, place
+            first = place
 
 
 def _host_labels(lines: list[str], heads: _Heads) -> set[str]:
@@ -133,13 +156,15 @@ def _by_label(lines: list[str], labels: set[str]) -> Parts:
         streams.setdefault(name, []).append((number, label["rest"] if label and name else line))
     pieces: list[Piece] = []
     rest: list[tuple[int, str]] = []
+    asides: list[tuple[int, str]] = []
     for name, stream in streams.items():
         numbers = [number + 1 for number, _ in stream]
         parts = split("\n".join(line for _, line in stream), name or "-")
         for piece in parts.pieces:
             pieces.append(replace(piece, line=numbers[piece.line - 1], host=piece.host if name else ""))
         rest += [(numbers[number - 1], line) for number, line in parts.rest]
-    return Parts(tuple(pieces), tuple(sorted(rest)))
+        asides += [(numbers[number - 1], line) for number, line in parts.asides]
+    return Parts(tuple(pieces), tuple(sorted(rest)), tuple(sorted(asides)))
 
 
 def _find_heads(lines: list[str]) -> dict[int, _Head]:
@@ -226,8 +251,10 @@ class _Walk:
     def __init__(self, host: str) -> None:
         self.pieces: list[Piece] = []
         self.rest: list[tuple[int, str]] = []
+        self.asides: list[tuple[int, str]] = []
         self._host = "" if host == "-" else host
         self._command = ""
+        self._columns: tuple[str, ...] = ()
         self._shape: Shape | None = None
         self._first = 0
         self._lines: list[str] = []
@@ -243,15 +270,29 @@ class _Walk:
             self._add_alone(number, line, head.shape)
         elif head is not None:
             self._begin_or_add(number, line, head)
-        elif prompt := _match_prompt(line):
+        elif prompt := match_prompt(line):
             self.close()
-            self._host = prompt["host"] or prompt["node"] or self._host
-            self._command = prompt["command"]
+            self._host = prompt.host or self._host
+            self._command = prompt.command
+            self._columns = bare_query_columns(line)
         elif (heading := self._headings.node_of(line, self._command))[0]:
             self._begin_node(number, *heading)
+        elif self._shape is not None and _ends(self._shape, line):
+            self.close()
+            self.rest.append((number + 1, line))
         elif self._shape is not None:
             self._add_line(number, line)
+        elif self._columns and line.count(", ") == len(self._columns) - 1:
+            self._begin_piece(number, QUERY)
+            self._lines += [", ".join(self._columns), line]
+        elif answer := limit_line(line, self._command):
+            self._begin_piece(number, ULIMIT)
+            self._lines.append(answer)
+            self.close()
+        elif is_command_error(line, self._command):
+            self.asides.append((number + 1, line))
         elif line.strip(" \t>|"):
+            self._columns = bare_query_columns(line) or self._columns
             self.rest.append((number + 1, line))
 
     def _begin_node(self, number: int, host: str, lines: int) -> None:
@@ -340,10 +381,11 @@ class _Walk:
         self._lines.append(line)
 
 
-def _match_prompt(line: str) -> re.Match[str] | None:
-    """A shell's prompt with its command; where it names no host, with one that prints outputs."""
-    match = _PROMPT.match(line)
-    return match if match and not (match["bare"] and not _TOOLS.match(match["command"])) else None
+def _ends(shape: Shape, line: str) -> bool:
+    """Whether a line is a job's, and none that the output could have by more than a colon."""
+    if is_loose(shape):
+        return bool(JOB_LINE.match(line) or TIMED_LINE.match(line))
+    return JOB_LINE.match(line) is not None and not _is_of(shape, line)
 
 
 def _is_of(shape: Shape, line: str) -> bool:

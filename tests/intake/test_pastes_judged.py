@@ -74,6 +74,26 @@ def one_socket() -> str:
     return "".join(line.replace("SYS", "NODE") if line.startswith(near) else line for line in lines)
 
 
+def shared_switches(nics: int) -> str:
+    """Eight GPUs, and NICs behind the switches of their first socket, two GPUs and as many NICs at each."""
+    near = [f"{'PXB' if gpu // 2 == nic * 2 // nics else 'NODE'}" for gpu in range(4) for nic in range(nics)]
+    rows = [near[gpu * nics : (gpu + 1) * nics] if gpu < 4 else ["SYS"] * nics for gpu in range(8)]
+    names = [f"NIC{nic}" for nic in range(nics)]
+    text = "\t".join(["", *(f"GPU{gpu}" for gpu in range(8)), *names, "CPU Affinity", "NUMA Affinity"]) + "\n"
+    for gpu, row in enumerate(rows):
+        cells = [" X " if gpu == other else "NV12" for other in range(8)]
+        text += (
+            "\t".join([f"GPU{gpu}", *cells, *row, f"{gpu // 4 * 32}-{gpu // 4 * 32 + 31}", str(gpu // 4)])
+            + "\n"
+        )
+    for nic, name in enumerate(names):
+        cells = [rows[gpu][nic] for gpu in range(8)]
+        text += (
+            "\t".join([name, *cells, *(" X " if nic == other else "NODE" for other in range(nics))]) + "\n"
+        )
+    return text
+
+
 SICK = [
     ("nvidia-smi-q", vgpu("Unlicensed (Restricted)"), "no licence"),
     ("nvidia-smi-q", vgpu("Unlicensed (Unrestricted)"), "no licence"),
@@ -84,6 +104,7 @@ SICK = [
     ("ibv-devinfo", roce(True, True, False, True), "only link-local rows"),
     ("nvidia-smi-nvlink-errors", recoveries(505), "Link 14: link recovery 505"),
     ("nvidia-smi-topo", one_socket(), "no NIC on the socket of GPUs 4-7"),
+    ("nvidia-smi-topo", shared_switches(4), "no NIC on the socket of GPUs 4-7"),
 ]
 WELL = [
     ("nvidia-smi-q", vgpu("Licensed (Expiry: 2027-1-1 0:0:0 GMT)")),
@@ -99,6 +120,7 @@ WELL = [
     ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=4)),
     ("nvidia-smi-topo", one_socket().partition("NIC0\tPIX")[0]),
     ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=2)),
+    ("nvidia-smi-topo", shared_switches(2)),
     ("ibv-devinfo", roce(False, False, False, False)),
     ("ibv-devinfo", roce(False, False, False, link="InfiniBand")),
 ]
@@ -418,3 +440,103 @@ def test_what_no_output_showed_of_the_network_is_not_said(tmp_path: Path):
         for one in told
         if one.status.value == "pass" and ("hosts" in one.summary or "unknown" in one.summary)
     ]
+
+
+BOX = "| Processes:                                                          |\n"
+SLICE = "|  {0}    3   0   0  |      6MiB /  9856MiB  | 14      0 |  1   0    0    0    0 |\n"
+
+
+def whole_table(count: int, used: dict[int, str], mig: dict[int, bool], *, processes: str = "") -> str:
+    """A table to its end: memory in use by GPU, and GPUs in MIG mode with an instance or without."""
+    rows = [
+        smi_texts.row(
+            gpu,
+            bus=f"00000000:{gpu + 24:02X}:00.0",
+            memory=used.get(gpu, "4MiB"),
+            mig="Enabled" if gpu in mig else "Disabled",
+        )
+        for gpu in range(count)
+    ]
+    slices = "".join(SLICE.format(gpu) for gpu, has_instance in mig.items() if has_instance)
+    return smi_texts.table(*rows) + slices + BOX + processes
+
+
+@pytest.mark.parametrize(
+    ("mig", "sick"),
+    [
+        ({2: False}, ["gpu:2"]),
+        ({1: True, 2: False}, ["gpu:2"]),
+        ({2: True}, []),
+        ({}, []),
+        ({0: False, 1: False, 2: False, 3: False}, []),
+    ],
+)
+def test_mig_without_an_instance_is_said_where_others_have_no_mig(
+    tmp_path: Path, mig: dict[int, bool], sick: list[str]
+):
+    found = alarms(replay(tmp_path, {"nvidia-smi": whole_table(4, {}, mig)}))
+    assert [line.split("@")[1].split(": ")[0] for line in found] == sick
+    cut = whole_table(4, {}, mig).partition(BOX)[0]
+    assert alarms(replay(tmp_path, {"nvidia-smi": cut})) == []
+
+
+PROCESS = "|    2   N/A  N/A     41231      C   python        70000MiB |\n"
+
+
+@pytest.mark.parametrize(
+    ("used", "processes", "open_question"),
+    [
+        ({2: "70000MiB"}, "", True),
+        ({2: "70000MiB"}, PROCESS, False),
+        ({}, "", False),
+        ({gpu: "70000MiB" for gpu in range(4)}, "", False),
+    ],
+)
+def test_memory_that_no_process_holds_is_an_open_question(
+    tmp_path: Path, used: dict[int, str], processes: str, open_question: bool
+):
+    report = replay(tmp_path, {"nvidia-smi": whole_table(4, used, {}, processes=processes)})
+    notes = [
+        f.summary for result in report.results for f in result.findings if "no process is listed" in f.summary
+    ]
+    assert (bool(notes), alarms(report)) == (open_question, [])
+
+
+def bridge(
+    number: int, *, kind: str = "Downstream", control: str = "ReqRedir+ CmpltRedir+", picked: bool
+) -> str:
+    """A port of a switch with a GPU below it, as `lspci -vv` or as grep leaves it."""
+    bus = f"{0x82 + number:02x}"
+    head = f"81:{number:02x}.0 PCI bridge: PLX Technology, Inc. PEX 8796 96-Lane, 24-Port Switch (rev ab)\n"
+    acs = f"\t\tACSCtl:\tSrcValid+ TransBlk- {control} UpstreamFwd- EgressCtrl- DirectTrans-\n"
+    if picked:
+        return head + acs
+    return (
+        f"{head}\tBus: primary=81, secondary={bus}, subordinate={bus}, sec-latency=0\n"
+        f"\tCapabilities: [68] Express (v2) {kind} Port, MSI 00\n{acs}\n"
+        f"{bus}:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)\n"
+        "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16\n\t\tLnkSta:\tSpeed 16GT/s, Width x16\n\n"
+    )
+
+
+@pytest.mark.parametrize("picked", [True, False])
+@pytest.mark.parametrize(
+    ("count", "control", "sick"),
+    [
+        (2, "ReqRedir+ CmpltRedir+", True),
+        (4, "ReqRedir+ CmpltRedir-", True),
+        (1, "ReqRedir+ CmpltRedir+", False),
+        (4, "ReqRedir- CmpltRedir-", False),
+    ],
+)
+def test_ports_of_switches_that_redirect_are_said(
+    tmp_path: Path, count: int, control: str, sick: bool, picked: bool
+):
+    text = "".join(bridge(number, control=control, picked=picked) for number in range(count))
+    found = [line for line in alarms(replay(tmp_path, {"lspci": text})) if "pcie.acs" in line]
+    assert len(found) == sick and all(f"at {count} ports" in line for line in found)
+
+
+def test_redirection_at_root_ports_is_no_alarm(tmp_path: Path):
+    text = "".join(bridge(number, kind="Root", picked=False) for number in range(4))
+    assert alarms(replay(tmp_path, {"lspci": text})) == []

@@ -9,12 +9,12 @@ import pytest
 import smi_texts
 from hypothesis import given
 from hypothesis import strategies as st
-from pastes import DF, KUBERNETES, NODES, POD, RAY_STATUS, STATES
+from pastes import DF, IBSTAT, KUBERNETES, NODES, POD, RAY_STATUS, STATES
 from recorded import alarms, mesh, replay, topo
 
 from nodedoctor.facts.cluster.ray_node import RayCluster
 from nodedoctor.facts.measured.deep_tools import NcclTests
-from nodedoctor.facts.stack.pastes import PIP_LIST, pip_list
+from nodedoctor.facts.stack.pastes import ALWAYS_THERE, PIP_LIST, pip_list
 from nodedoctor.facts.verdicts.verdicts import OtherTools
 from nodedoctor.intake.convert import file_systems
 from nodedoctor.intake.document import document
@@ -195,12 +195,34 @@ def test_blocks_of_df_are_counted_in_the_unit_of_its_heading(used: int, free: in
     }  # fmt: skip
 
 
+@given(st.integers(16, 16384), st.sampled_from(["shm", "tmpfs"]), st.booleans())
+def test_the_size_of_shared_memory_is_read_from_df(mib: int, source: str, alone: bool):
+    root = "" if alone else "overlay     879G  311G  524G  38% /\n"
+    text = f"Filesystem  Size  Used Avail Use% Mounted on\n{root}{source} {mib}M 0 {mib}M 0% /dev/shm\n"
+    report = of_mail(text)["report"]
+    assert isinstance(report, dict)
+    (result,) = (result for result in report["results"] if result["check"] == "limits.shm")
+    assert result["status"] == ("fail" if mib <= 64 else "warn" if mib < 1024 else "unknown")
+
+
+@given(
+    st.sampled_from(["64", "65536", "unlimited"]), st.sampled_from(["ulimit -a", "ulimit -l"]), st.booleans()
+)
+def test_a_limit_on_locked_memory_beside_active_rdma_is_said(limit: str, command: str, rdma: bool):
+    line = f"max locked memory           (kbytes, -l) {limit}" if command == "ulimit -a" else limit
+    text = f"$ {command}\n{line}\n$ ibstat\n{IBSTAT if rdma else ''}"
+    report = of_mail(text)["report"]
+    assert isinstance(report, dict)
+    (result,) = (result for result in report["results"] if result["check"] == "limits.memlock")
+    assert (result["status"] == "warn") == (rdma and limit != "unlimited")
+
+
 @given(st.text(alphabet="Filesystem 1K-blocksUed%/dv:\n0123G.-", max_size=200), st.integers(0, 400))
 def test_no_list_of_file_systems_is_too_damaged_to_convert(junk: str, at: int):
     text = DF[:at] + junk + DF[at:]
     for piece in split(text).pieces:
         if piece.shape.probe == "disk":
-            space = json.loads(file_systems([piece]))["statvfs"]
+            space = json.loads(file_systems([piece]) or '{"statvfs": {}}')["statvfs"]
             assert all(size >= 0 for sizes in space.values() for size in sizes.values())
 
 
@@ -212,8 +234,26 @@ def test_rows_that_were_picked_of_a_list_say_nothing_of_what_is_missing(front: s
     told = pip_list(Observation(PIP_LIST.name, text=piece.text, rc=0))
     assert told is not None and not told.complete
     assert [package.name for package in told.packages] == ["torch", "torchvision"]
-    whole = pip_list(Observation(PIP_LIST.name, text=f"Package Version\n------- -------\n{rows}", rc=0))
-    assert whole is not None and whole.complete
+
+
+RAY = "Package    Version\n---------- -------\nray        2.48.0\ntorch      2.8.0\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"), [("", []), ("protobuf   6.31.1\n", []), ("protobuf   2.6.1\n", ["2.6.1 is installed"])]
+)
+def test_a_list_that_was_cut_proves_a_wrong_version_and_no_absence(
+    tmp_path: Path, rows: str, words: list[str]
+):
+    found = alarms(replay(tmp_path, {"pip-list": RAY + rows}))
+    assert len(found) == len(words) and all(word in line for word, line in zip(words, found, strict=True))
+
+
+def test_a_list_that_is_whole_proves_absence(tmp_path: Path):
+    rest = "".join(f"{name:<18} 1.0\n" for name in ALWAYS_THERE)
+    assert [
+        line for line in alarms(replay(tmp_path, {"pip-list": RAY + rest})) if "protobuf is missing" in line
+    ]
 
 
 def test_a_list_of_conda_is_one_list_and_not_what_wheels_ask_for(tmp_path: Path):
@@ -327,12 +367,35 @@ def test_all_columns_of_a_query_are_one_output():
     assert piece.shape.probe == "nvidia-smi-q"
 
 
+TIMEDATECTL = (
+    "               Local time: Thu 2025-09-04 10:17:55 UTC\n"
+    "           Universal time: Thu 2025-09-04 10:17:55 UTC\n"
+    "System clock synchronized: {0}\n              NTP service: active\n          RTC in local TZ: no\n"
+)
+CHRONY = "Reference ID    : C0A80001 (ntp1)\nStratum         : 3\nLeap status     : {0}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sick"),
+    [
+        (TIMEDATECTL.format("no"), True),
+        (TIMEDATECTL.format("yes"), False),
+        (CHRONY.format("Not synchronised"), True),
+        (CHRONY.format("Normal"), False),
+        (TIMEDATECTL.format("no") + "$ chronyc tracking\n" + CHRONY.format("Normal"), False),
+    ],
+)
+def test_a_clock_that_is_not_kept_is_said(tmp_path: Path, text: str, sick: bool):
+    assert [line for line in judged(tmp_path, text) if "not synchronised" in line] == (
+        ["WARN net.clock@: not synchronised"] if sick else []
+    )
+
+
 KNOWN_ONLY = {
     "ibdev2netdev": "mlx5_0 port 1 ==> ibp26s0 (Down)\nmlx5_1 port 1 ==> ens3np0 (Up)\n",
     "show_gids": "DEV\tPORT\tINDEX\tGID\nmlx5_0\t1\t3\tfe80::1\tv2\tens1\nn_gids_found=1\n",
     "ethtool": "Settings for ens1:\n\tSpeed: 100000Mb/s\n"
     "Cannot get wake-on-lan settings: Operation not permitted\n",
-    "ulimit -a": "core file size          (blocks, -c) 0\nmax locked memory       (kbytes, -l) 64\n",
     "lsmod": "Module                  Size  Used by\nnvidia_uvm           1540096  2\n",
     "docker info": "Server:\n Containers: 3\n Server Version: 27.3.1\n Runtimes: runc nvidia\n",
     "numactl -H": "available: 2 nodes (0-1)\nnode 0 cpus: 0 1\nnode distances:\n  0:  10  21\n",

@@ -86,6 +86,14 @@ def test_one_paste_says_what_it_shows_and_what_would_decide_the_rest():
     assert "nvidia-smi nvlink -s" not in told["next"]
 
 
+@pytest.mark.parametrize("command", ["mystery --all", "uptime"])
+def test_what_was_pasted_and_not_read_is_in_the_headline(command: str):
+    _, told = read("-", text=f"{NVLINK}root@gpu-7:~# {command}\nthe third thing is 7\nand 8\n")
+    assert "no problem found" in told["headline"] and "nothing else was" not in told["headline"]
+    expected = "2 lines were not recognised and not judged (the first is 'the third thing is 7')"
+    assert told["headline"].endswith(expected)
+
+
 def test_lines_of_links_without_their_gpu_only_say_what_they_are():
     code, told = read("-", text="\t Link 2: <inactive>\n\t Link 3: 26.562 GB/s\n")
     assert (code, probes(told), told["report"]) == (3, [None], None)

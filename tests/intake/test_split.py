@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pastes import PASTES, WAYS
 
 from nodedoctor.intake.all_shapes import SHAPES
-from nodedoctor.intake.split import Piece, split
+from nodedoctor.intake.split import Piece, plain_lines, split
 
 
 def kinds(text: str) -> list[str]:
@@ -100,6 +100,60 @@ def test_a_jobs_log_that_prints_an_output_keeps_its_own_lines():
     parts = split(text)
     assert [piece.shape.probe for piece in parts.pieces] == ["nvidia-smi"]
     assert [line for _, line in parts.rest] == ["starting", *JOB_LINES]
+
+
+LOG = (
+    "node1:41:42 [0] transport/net_ib.cc:745 NCCL WARN Call to ibv_reg_mr_iova2 failed\n"
+    "Traceback (most recent call last):\n"
+    '  File "train.py", line 10, in <module>\n'
+    "RuntimeError: NCCL error\n"
+)
+SIGNS = [
+    "$ tail -4 train.log",
+    "# tail -4 train.log",
+    "gpu-7$ tail -4 train.log",
+    "[gpu-7] $ tail -4 train.log",
+    "",
+]
+
+
+@pytest.mark.parametrize("probe", PASTES)
+@pytest.mark.parametrize("sign", SIGNS)
+def test_no_output_swallows_the_log_behind_a_prompt_or_a_blank_line(probe: str, sign: str):
+    parts = split(f"{PASTES[probe]}{sign}\n{LOG}")
+    assert [piece.shape.probe for piece in parts.pieces] == [probe]
+    assert [line for _, line in parts.rest] == LOG.splitlines()
+
+
+@pytest.mark.parametrize("error", ["No devices were found", "Failed to initialize NVML: Unknown Error"])
+@pytest.mark.parametrize("behind", ["$ lspci | grep -c 3D\n8", "8", "\n22:11 up 41 days", ""])
+def test_an_error_of_nvidia_smi_is_recognised_whatever_is_behind_it(error: str, behind: str):
+    assert kinds(f"$ nvidia-smi\n{error}\n{behind}\n") == ["nvidia-smi"]
+
+
+@given(st.integers(1, 4), st.integers(2, 5), st.sampled_from(["$ ", "root@gpu-7:~# ", "", "gpu-7$ "]))
+def test_rows_without_their_heading_have_the_columns_of_the_command(count: int, columns: int, sign: str):
+    names = ["index", "temperature.gpu", "pstate", "pcie.link.width.max", "memory.used"][:columns]
+    rows = "".join(f"{', '.join(map(str, range(row, row + columns)))}\n" for row in range(count))
+    command = f"nvidia-smi --query-gpu={','.join(names)} --format=csv,noheader,nounits"
+    (piece,) = split(f"{sign}{command}\n{rows}\nthank you\n").pieces
+    assert piece.text == f"{', '.join(names)}\n{rows}"
+
+
+def test_what_a_command_says_of_itself_is_no_jobs_line():
+    text = "$ ls /sys/kernel/mm\nls: cannot access '/sys/kernel/mm': no such file\n$ foo\nbash: foo: no\n"
+    parts = split(text)
+    assert (parts.rest, [number for number, _ in parts.asides]) == ((), [2, 4])
+    assert [line for _, line in split("$ torchrun train.py\ntorchrun: error: no such option\n").rest]
+
+
+@given(st.integers(1, 60), st.integers(3, 30))
+def test_numbers_that_are_of_the_lines_only_where_they_go_up_by_one(first: int, count: int):
+    lines = [f"CPU {number}" for number in range(count)]
+    numbered = "".join(f"{number:6}\t{line}\n" for number, line in enumerate(lines, first))
+    assert plain_lines(numbered) == [*lines, ""]
+    twice = "".join(f"{first}\t{line}\n" for line in lines)
+    assert plain_lines(twice) == twice.split("\n")
 
 
 def test_a_list_of_gpus_is_recognised_though_no_probe_reads_it():

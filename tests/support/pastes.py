@@ -247,6 +247,10 @@ STATES = (
     "train*       up 7-00:00:00     12  alloc gpu-[01-12]\n"
     "train*       up 7-00:00:00      4   idle gpu-[13-16]\n"
 )
+ULIMIT = (
+    "core file size              (blocks, -c) 0\nmax locked memory           (kbytes, -l) unlimited\n"
+    "stack size                  (kbytes, -s) 8192\nmax user processes                  (-u) 4127845\n"
+)
 DF = (
     "Filesystem               Size  Used Avail Use% Mounted on\n"
     "tmpfs                    202G  4.1M  202G   1% /run\n/dev/mapper/vg-root      437G  121G  294G  30% /\n"
@@ -324,6 +328,7 @@ PASTES: dict[str, str] = {
     "kubernetes-nodes": NODES,
     "sinfo": STATES,
     "disk": DF,
+    "limits": ULIMIT,
 }
 """A paste of each probe."""
 
@@ -331,6 +336,11 @@ PASTES: dict[str, str] = {
 def _each(front: str) -> Callable[[str], str]:
     """A front before every line; `{0}` in it is the number of the line."""
     return lambda text: "".join(f"{front.format(n % 60)}{line}\n" for n, line in enumerate(text.splitlines()))
+
+
+def _counted(text: str, gap: str) -> str:
+    """As `cat -n` prints it."""
+    return "".join(f"{n:6}{gap}{line}\n" for n, line in enumerate(text.splitlines(), 1))
 
 
 WAYS: dict[str, Callable[[str], str]] = {
@@ -352,5 +362,7 @@ WAYS: dict[str, Callable[[str], str]] = {
     "behind a rank": _each("[rank3]: "),
     "behind a task of srun": _each("3: "),
     "behind a container's name": _each("trainer-1  | "),
+    "behind the numbers of its lines": lambda text: _counted(text, "\t"),
+    "behind the numbers of its lines, without tabs": lambda text: _counted(text, "  "),
 }
 """How an output arrives."""

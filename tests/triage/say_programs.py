@@ -382,6 +382,13 @@ SAID = {
         "version_mismatch",
         [0],
     ),
+    "a process with another Ray than its cluster": (
+        raised(2, "RuntimeError: Version mismatch: The cluster was started with:")
+        + "[rank2]:     Ray: 2.40.0\n[rank2]:     Python: 3.10.14\n"
+        + "[rank2]: This process on node 10.0.4.13 was started with:\n[rank2]:     Ray: 2.38.0\n",
+        "version_mismatch",
+        [2],
+    ),
     "the head of a notebook's traceback": (
         "OutOfMemoryError                          Traceback (most recent call last)\n"
         "/tmp/ipykernel_7/11.py in <cell line: 0>()\n",

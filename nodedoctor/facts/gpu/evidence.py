@@ -29,7 +29,14 @@ def values(source: str, gpu: Gpu, *names: str) -> list[Evidence]:
     if source == TABLE:
         return [Evidence(source, gpu.printed)]
     known_names = [name for name in names if getattr(gpu, name) is not None or name in gpu.errors]
-    return [evidence for name in known_names for evidence in _field_evidence(source, gpu, name)]
+    in_table = any(gpu.sources.get(name) == TABLE for name in known_names)
+    quotes = [Evidence(TABLE, gpu.printed)] if in_table else []
+    return quotes + [
+        evidence
+        for name in known_names
+        if gpu.sources.get(name) != TABLE
+        for evidence in _field_evidence(gpu.sources.get(name, source), gpu, name)
+    ]
 
 
 def identity_evidence(source: str, gpu: Gpu) -> list[Evidence]:
@@ -92,6 +99,7 @@ def values_failed(source: str, gpu: Gpu, error: str) -> list[Evidence]:
 
 def process_said(source: str, gpu: Gpu, process: GpuProcess) -> list[Evidence]:
     """What was said of a process that uses a GPU."""
+    source = gpu.sources.get("processes", source)
     if source == NVML:
         here = f"gpus[index={gpu.index}].values"
         kinds = (f"{process.kind}_processes", "compute_processes", "graphics_processes", "mps_processes")

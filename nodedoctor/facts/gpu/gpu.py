@@ -241,6 +241,8 @@ class Gpu:
     # Fields that most GPUs of its kind tell and this one does not, whatever the reason.
     untold_here: tuple[str, ...] = ()
     printed: str = ""  # its lines of the table, where it was read from that
+    # Field -> the source that said it, where that is not the one that said the others.
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def subject(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nodedoctor.declare.peers import Attribute, odd_ones
@@ -11,7 +11,8 @@ from nodedoctor.declare.unread import Unread, unread
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, nothing_here
 from nodedoctor.facts.gpu.gpu import HARMLESS, Gpu, GpuReading
-from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
+from nodedoctor.facts.gpu.nvml.nvml import NVML, NvmlReading
+from nodedoctor.facts.gpu.smi.merge import merge_readings
 from nodedoctor.facts.gpu.smi.smi import SmiQ, SmiTable, SmiXml, merged
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.grouping import group_by
@@ -68,7 +69,10 @@ class Gpus(GpuReading):
         pci: Pci | Unseen,
         driver: Driver | Unseen,
     ) -> Gpus | Unseen:
-        """Take the first source that shows GPUs, in this order; GPUs lost to any of them stay in the list."""
+        """Take each value from the first source that has it; GPUs lost to any of them stay in the list.
+
+        NVML is asked about everything: what it does not tell no other source is taken for.
+        """
         sources = (nvml, xml, q, table)
         readings = [source.gpus for source in sources if not isinstance(source, Unseen)]
         if not readings:
@@ -76,7 +80,14 @@ class Gpus(GpuReading):
             return _why_no_gpus(reasons, pci, driver)
         best = next((reading for reading in readings if reading.gpus), readings[0])
         lost_gpus = merged(best.lost, *(reading.lost for reading in readings))
-        return replace(cls.of(best), gpus=tuple(_mark_sick_gpus(best.gpus)), lost=lost_gpus)
+        others = (
+            []
+            if best.source == NVML
+            else [reading for reading in readings if reading is not best and reading.gpus]
+        )
+        gpus = merge_readings([best, *others])
+        reading = _with_versions(best, others, len(gpus) + len(lost_gpus))
+        return replace(cls.of(reading), gpus=tuple(_mark_sick_gpus(gpus)), lost=lost_gpus)
 
     def __getattribute__(self, name: str) -> Any:
         """The value; who reads the GPUs of a node on which some do not answer has not seen all of them."""
@@ -136,6 +147,21 @@ class Gpus(GpuReading):
         models = sorted({gpu.name for gpu in self.gpus if gpu.name})
         counts = {"gpus": len(self.gpus), "gpu": " + ".join(models) or None} if self.gpus else {}
         return {**counts, "driver": self.driver_version, "cuda": self.cuda_version}
+
+
+def _with_versions(best: GpuReading, others: Sequence[GpuReading], count: int) -> GpuReading:
+    """The best reading with what it does not say of all GPUs; it is whole where others show the rest."""
+    if not others:
+        return best
+    names = ("driver_version", "cuda_version", "nvml_version", "counted")
+    missing = [name for name in names if getattr(best, name) is None]
+    added = {
+        name: next((value for source in others if (value := getattr(source, name)) is not None), None)
+        for name in missing
+    }
+    reading = replace(best, **added)
+    shows_all = best.interrupted == "not-visible-here" and count >= (reading.counted or count)
+    return replace(reading, interrupted=None, interrupted_note="") if shows_all else reading
 
 
 def _mark_sick_gpus(gpus: tuple[Gpu, ...]) -> Iterator[Gpu]:

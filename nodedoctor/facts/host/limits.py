@@ -31,6 +31,7 @@ _SYSCTLS = (
     "vm/swappiness",
     "vm/zone_reclaim_mode",
 )
+LOGIND = "/etc/systemd/logind.conf"
 _PORTS = "/proc/sys/net/ipv4/ip_local_port_range"
 
 # The names in /proc/PID/limits (linux, fs/proc/base.c, lnames) and ours, with units.
@@ -54,7 +55,7 @@ def limits_files(options: Options, container: Observation) -> Command:
     read += ["/proc/loadavg", "/proc/sys/fs/file-nr", _PORTS, *(f"/proc/sys/{name}" for name in _SYSCTLS)]
     read += [f"/proc/pressure/{name}" for name in ("cpu", "memory", "io")]
     read += [
-        "/etc/systemd/logind.conf",
+        LOGIND,
         "/etc/systemd/logind.conf.d/*.conf",
         "/usr/lib/systemd/logind.conf.d/*.conf",
     ]
@@ -141,7 +142,8 @@ class Limits:
             oom_kills=vmstat.get("oom_kill"),
             remove_ipc=_remove_ipc(files),
             errors={
-                path: error for path, error in files.errors.items() if not path.startswith("/sys/fs/cgroup")
+                **({} if LOGIND in files.files else {LOGIND: "NOT_ASKED"}),
+                **{path: why for path, why in files.errors.items() if not path.startswith("/sys/fs/cgroup")},
             },
         )
 
@@ -241,7 +243,7 @@ def _parse_pressure(text: str) -> dict[str, float]:
 
 def _remove_ipc(files: Files) -> bool | None:
     """systemd-logind's RemoveIPC: drop-ins come after the main file; None where nothing sets it."""
-    texts = [files.text("/etc/systemd/logind.conf") or ""]
+    texts = [files.text(LOGIND) or ""]
     texts += [text for path, text in sorted(files.files.items()) if "/logind.conf.d/" in path]
     settings = re.findall(r"^[ \t]*RemoveIPC[ \t]*=[ \t]*(\w+)", "\n".join(texts), re.MULTILINE)
     return settings[-1].lower() in ("yes", "true", "1", "on") if settings else None

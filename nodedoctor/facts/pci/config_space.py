@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import fact
+from nodedoctor.facts.pci.lspci import LspciAcs
 from nodedoctor.facts.pci.pci import DEVICES, GIVEN_AWAY, Pci, PciDevice
 from nodedoctor.model import Evidence, Unseen, reading
 from nodedoctor.record import record
@@ -49,20 +50,25 @@ class Bridge:
         return reading("pci", f"{hexed}[{2 * self.control_at}:{2 * self.control_at + 4}]")
 
 
-@fact(Pci)
+@fact(Pci, LspciAcs)
 @record
 class PcieTree:
-    """The bridges above GPUs and RDMA adapters, with what ACS does there."""
+    """The bridges above GPUs and RDMA adapters, with what ACS does there.
+
+    `pasted` are ports of switches that redirect in `lspci -vv`, where the bus itself was not read.
+    """
 
     bridges: tuple[Bridge, ...]
     gpus: int
     adapters: int
+    pasted: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, pci: Pci | Unseen) -> PcieTree | Unseen:
+    def parse(cls, pci: Pci | Unseen, pasted: LspciAcs | Unseen) -> PcieTree | Unseen:
         """Take the ports above every endpoint of interest; each is listed once."""
         if isinstance(pci, Unseen):
-            return pci
+            redirecting = () if isinstance(pasted, Unseen) else pasted.redirecting
+            return cls((), 0, 0, redirecting) if redirecting else pci
         endpoints = (*pci.gpus, *pci.mellanox_nics)
         ports = dict.fromkeys(address for device in endpoints for address in device.upstream)
         candidates = (_read_bridge(pci, address, endpoints) for address in ports)

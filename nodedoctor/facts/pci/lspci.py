@@ -33,6 +33,12 @@ _LINK = r"Lnk{}:.*?Speed (?P<speed>\d{{1,3}}(?:\.\d)?)GT/s(?: \(\w+\))?, Width x
 _CAP, _STA = regex(_LINK.format("Cap")), regex(_LINK.format("Sta"))
 _OFF_BUS = regex(r"\(rev ff\)|!!! Unknown header type 7f")
 """How a device is shown of which every byte reads ff, as it does not answer any more."""
+_ACS_CONTROL = regex(r"ACSCtl:[ \t]{1,20}(\w{3,20}[+-](?: \w{3,20}[+-]){2,10})")
+_BUSES = regex(r"Bus: primary=[\da-f]{2}, secondary=([\da-f]{2}), subordinate=([\da-f]{2})")
+_DOWNSTREAM = regex(r"Express \(v\d\) Downstream ")
+_SWITCH = regex(r"\b(?:Switchtec|PEX ?\w{0,2}\d{4,5})\b")
+"""Switches of servers; those of desktop boards join disks and USB."""
+_REDIRECTS = ("ReqRedir", "CmpltRedir", "UpstreamFwd")
 _DRIVER = regex(r"Kernel driver in use: ([\w-]{1,64})")
 
 
@@ -50,11 +56,44 @@ class Lspci:
         return cls(devices) if devices else Unseen.of(observation, "Paste the output of `sudo lspci -vv`.")
 
 
-def _parse_devices(text: str) -> Iterator[PciDevice]:
+@fact("lspci", shown=False)
+@record
+class LspciAcs:
+    """Ports of PCIe switches in the paste between which ACS redirects traffic, by address: two or more."""
+
+    redirecting: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, observation: Observation) -> LspciAcs | Unseen:
+        """Read the blocks of bridges; lines that grep picked have only the first one and ACSCtl."""
+        ports = tuple(_redirecting_ports(observation.text))
+        return cls(ports) if len(ports) > 1 else Unseen.of(observation)
+
+
+def _redirecting_ports(text: str) -> Iterator[str]:
+    """Ports with a GPU or adapter below them; where grep left out what is below, those of known switches."""
+    ends = [int(device.address[5:7], 16) for device in _parse_devices(text)]
+    for head, block in _blocks(text):
+        control, buses = _ACS_CONTROL.search(block), _BUSES.search(block)
+        if not (head["kind"].startswith("PCI bridge") and control):
+            continue
+        below = buses is not None and any(int(buses[1], 16) <= end <= int(buses[2], 16) for end in ends)
+        is_port = below and _DOWNSTREAM.search(block) if buses else _SWITCH.search(head["name"])
+        bits = control[1].split()
+        if is_port and any(f"{name}+" in bits for name in _REDIRECTS) and "DirectTrans+" not in bits:
+            yield bdf(head[1])
+
+
+def _blocks(text: str) -> Iterator[tuple[re.Match[str], str]]:
+    """Each device's first line, and the lines below it."""
     heads = list(_HEAD.finditer(text))
     ends = [*(head.start() for head in heads[1:]), len(text)]
     for head, end in zip(heads, ends, strict=False):
-        block = text[head.end() : end]
+        yield head, text[head.end() : end]
+
+
+def _parse_devices(text: str) -> Iterator[PciDevice]:
+    for head, block in _blocks(text):
         kind = re.sub(r" \[[0-9a-f]{4}\]$", "", head.group("kind"))
         name, now, most = head.group("name"), _STA.search(block), _CAP.search(block)
         vendor = NVIDIA if "NVIDIA" in name else MELLANOX if "Mellanox" in name else ""

@@ -6,7 +6,7 @@ Pastes come through chats and issue trackers: quoted, indented, lines lost. What
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from nodedoctor.declare.registry import pasted
@@ -26,9 +26,9 @@ _NAME = r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?"
 _VERSION = r"(\d[\w.+!-]*)"
 _FREEZE = regex(rf"{_NAME}\s*={{2,3}}\s*{_VERSION}")
 _COLUMNS = regex(rf"{_NAME}\s+{_VERSION}(?:\s|$)")
-_PICKED = regex(rf"[>|\s`]{{0,20}}{_NAME}\s+{_VERSION}\s*$")
-"""A row of `pip list`, which has a heading where nothing was picked out of it."""
 _DIRECT = regex(rf"{_NAME} @ (\S+)")
+ALWAYS_THERE = frozenset(("filelock", "jinja2", "networkx", "sympy", "typing-extensions"))
+"""What every torch since 2.0 requires (its metadata), and no cut list has."""
 _NOTHING = ("None", "N/A", "Could not collect", "False", "")
 _VARIABLE = regex(r"(LD_LIBRARY_PATH|LD_PRELOAD|CUDA_HOME|CUDA_PATH)=(.+)")
 
@@ -113,12 +113,16 @@ def pip_list(observation: Observation) -> Pasted | None:
     )
     if not packages or not observation.answered:
         return None
-    return Pasted(observation.probe, packages, complete=_is_whole_list(observation.text), machine="x86_64")
+    names = {package.name for package in packages}
+    return Pasted(observation.probe, packages, complete=_is_whole_list(names), machine="x86_64")
 
 
-def _is_whole_list(text: str) -> bool:
-    """Whether it can be all that torch needs, and not rows that were picked."""
-    return not all(map(_PICKED.match, text.strip().splitlines()))
+def _is_whole_list(names: Collection[str]) -> bool:
+    """Whether a list can prove that something is absent: it has what is of no interest, too.
+
+    People cut lists by hand. What torch needs on every machine only whole lists have.
+    """
+    return ALWAYS_THERE.issubset(names) if "torch" in names else "pip" in names
 
 
 def _paste_lines(observation: Observation) -> list[str]:

@@ -60,6 +60,11 @@ TaskFailed
     (?:, ip=(?P<host>[\w.:-]+))?
 ActorDied  of_task
     WorkerCrashedError|worker died or was killed while executing a task
+[version_mismatch]
+# ray/_private/utils.py, check_version_info: the lines behind it have the versions of both
+ray-versions  personal
+  this process has another Ray or Python than the cluster was started with
+    Version mismatch: The cluster was started with:
 [user_code_exception]
 # its autoscaler (autoscaler/_private/event_summarizer.py): no kind of node is large enough
 no-capacity  quoted

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, Wanted, numbers, wanted
-from nodedoctor.facts.stack.pastes import collect_env, pip_list
+from nodedoctor.facts.stack.pastes import ALWAYS_THERE, collect_env, pip_list
 from nodedoctor.facts.stack.requirements import older, same_release, torch_pin
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.stack import canonical
@@ -141,7 +141,7 @@ my-project                0.1.dev3+g1234           pypi_0    pypi
 @pytest.mark.parametrize("form", LISTS)
 def test_lists_of_packages(form):
     told = pip_list(seen(LISTS[form], "pip-list"))
-    assert told is not None and told.complete
+    assert told is not None and not told.complete
     assert [(package.name, package.version) for package in told.packages] == [
         ("torch", "2.9.0+cu128"),
         ("vllm-nccl-cu12", "2.18.1.0.4.0"),
@@ -149,8 +149,16 @@ def test_lists_of_packages(form):
     ]
 
 
+@given(st.sets(st.sampled_from(sorted(ALWAYS_THERE))), st.booleans())
+def test_a_list_is_whole_where_it_has_what_nobody_asks_about(names: set[str], torch: bool):
+    rows = [*names, *(["torch"] if torch else []), "ray"]
+    told = pip_list(seen("".join(f"{name}==2.9.0\n" for name in rows), "pip-list"))
+    assert told is not None and told.complete == (torch and names == ALWAYS_THERE)
+
+
 def test_two_pastes_are_one_python():
-    target = parse(COLLECT_ENV, "torch==2.7.1+cu128\nray==2.51.1\n")
+    rest = "".join(f"{name}==1.0\n" for name in ALWAYS_THERE)
+    target = parse(COLLECT_ENV, f"torch==2.7.1+cu128\nray==2.51.1\n{rest}")
     assert isinstance(target, TargetPython)
     assert target.source == "collect-env, pip-list" and target.complete
     assert target.package("ray") == Package("ray", "2.51.1") and target.package("triton") is not None

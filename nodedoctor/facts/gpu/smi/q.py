@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from nodedoctor.facts.gpu.smi import fields
-from nodedoctor.facts.gpu.smi.query import read_query
+from nodedoctor.facts.gpu.smi.flat_lines import is_flat, nest_flat_lines, parse_line
+from nodedoctor.facts.gpu.smi.merge import merge_documents
+from nodedoctor.facts.gpu.smi.query import query_columns, read_query
 from nodedoctor.facts.gpu.smi.sections import Section, inert, plain
 from nodedoctor.patterns import regex
 
+_RULE = regex(r"\s*={3,40}\s{0,4}NVSMI LOG\s{0,4}=")
 _GPU = regex(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
 _PARTS = frozenset(
     plain(heading)
@@ -31,32 +34,38 @@ _QUERIED = regex(r"ecc_errors_(corrected|uncorrected)_(volatile|aggregate)_(tota
 _ENOUGH = 3
 """Lines without their heading from which a paste is taken for a part of `-q` (chosen by us, no external
 source): one line alone may come from anywhere."""
-_COLON = regex(r"(?<=\S)\s+:(?=\s|$)|(?:(?<=\.total)|(?<=\.[ds]ram)):(?=\s)")
 
 
 def read_q(text: str) -> Section | None:
     """A root that holds the header's keys and one `gpu` section per device, None when there is neither.
 
-    The table of `--query-gpu` is one, too.
+    The table of `--query-gpu` is one, too; several outputs are put together.
     Sections cut out of the text of one GPU are that GPU's, though its name and address are not known.
     """
+    roots = [root for part in _documents(inert(text)) if (root := _read_document(part)) is not None]
+    return merge_documents(roots)
+
+
+def _documents(text: str) -> Iterator[str]:
+    """The outputs in a text: each begins at the rule of `-q` or at the heading of a query."""
+    lines: list[str] = []
+    columns = 0
+    for line in text.splitlines():
+        heading = query_columns(line)
+        outside = columns and line.strip() and line.count(",") < columns - 1
+        if heading or outside or _RULE.match(line):
+            yield "\n".join(lines)
+            lines, columns = [], heading
+        lines.append(line)
+    yield "\n".join(lines)
+
+
+def _read_document(text: str) -> Section | None:
     if (queried := read_query(text)) is not None:
         for gpu in queried.all("gpu"):
             _put_queried(gpu)
         return queried
-    root = Section("")
-    branch = [(-1, root)]  # the sections around the line, each with its indentation
-    for line in inert(text).expandtabs().splitlines():
-        content = line.strip()
-        if not content:
-            continue
-        indent = len(line) - len(line.lstrip())
-        device = _GPU.match(content)
-        while branch[-1][0] >= indent or (device and len(branch) > 1):
-            branch.pop()
-        section = Section("gpu", device[1]) if device else _parse_line(content)
-        branch[-1][1].parts.append(section)
-        branch.append((indent, section))
+    root = _read_nested(text)
     if root.find("gpu") or root.find("attached_gpus"):
         return root
     _put_queried(root)
@@ -69,6 +78,25 @@ def read_q(text: str) -> Section | None:
                 _inner_section(gpu, home).parts.append(part)
         return Section("", parts=[gpu])
     return _headless_gpu(root.parts)
+
+
+def _read_nested(text: str) -> Section:
+    """Lines below the ones that they are indented under."""
+    lines = [line for line in text.expandtabs().splitlines() if line.strip()]
+    if is_flat(_GPU, lines):
+        return nest_flat_lines(_GPU, lines)
+    root = Section("")
+    branch = [(-1, root)]  # the sections around the line, each with its indentation
+    for line in lines:
+        content = line.strip()
+        indent = len(line) - len(line.lstrip())
+        device = _GPU.match(content)
+        while branch[-1][0] >= indent or (device and len(branch) > 1):
+            branch.pop()
+        section = Section("gpu", device[1]) if device else parse_line(content)
+        branch[-1][1].parts.append(section)
+        branch.append((indent, section))
+    return root
 
 
 def _put_queried(root: Section) -> None:
@@ -137,12 +165,3 @@ def _single_home(homes: Mapping[str, None]) -> Iterator[str]:
     """The first heading, where all are names of the same section in different drivers."""
     if len({home.partition("/")[0].removeprefix("gpu_") for home in homes}) == 1:
         yield next(iter(homes))
-
-
-def _parse_line(content: str) -> Section:
-    """A key with its value, or the heading of what follows."""
-    if colon := _COLON.search(content):
-        # R610 calls a threshold "GPU Slowdown T.Limit Temp Specification"
-        key, value = content[: colon.start()], content[colon.end() :].lstrip()
-        return Section(plain(key.removesuffix(" Specification")), value)
-    return Section(plain(content))

@@ -98,6 +98,19 @@ def read_query(text: str) -> Section | None:
     return Section("", parts=[*header, *gpus])
 
 
+def query_columns(line: str) -> int:
+    """How many columns a line names as the heading of a query; 0 for any other line."""
+    if "," not in line or not line[:1].islower():
+        return 0
+    names = [name.strip() for name in line.split(",")]
+    return len(names) if all(map(_HEAD.fullmatch, names)) and any(map(_is_column, names)) else 0
+
+
+def _is_column(name: str) -> bool:
+    column = name.partition(" ")[0]
+    return column in _column_paths() or "." in column
+
+
 def _latest_rows(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """The last row of each GPU, as a loop prints several; where none has a name those of the last time."""
     id_columns = [name for name in _NAMES if all(row.get(name) and not error_name(row[name]) for row in rows)]

@@ -134,7 +134,9 @@ def _gpu_indexes(sections: list[Section], failed: list[LostGpu]) -> list[int]:
         return [index or 0 for index in indexes]
     shown = [normal_bus_id(section.text) for section in sections]
     lost_indexes = {gpu.index for gpu in failed if gpu.bus_id is None}
-    free = (index for index in count() if index not in lost_indexes)
+    free = (index for index in count() if index not in lost_indexes and index not in distinct)
+    if distinct:
+        return [next(free) if index is None else index for index in indexes]
     bus_ids = [address for address in shown if address]
     if len(bus_ids) < len(shown) or bus_ids != sorted(set(bus_ids)):
         return list(islice(free, len(shown)))

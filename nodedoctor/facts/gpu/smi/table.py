@@ -68,9 +68,10 @@ def gpus(text: str) -> Iterator[Gpu]:
             index = int(head["index"])
             below = [row.strip() for row in lines[place + 1 : place + 3]]
             values, errors = _read_gpu(head, below)
-            if values.get("mig_mode") is not None:
+            if values.get("mig_mode") is not None and is_whole(text):
                 values["mig_devices"] = mig.count(index)
-            processes = tuple(process for gpu, process in pairs if gpu == index)
+            own = tuple(process for gpu, process in pairs if gpu == index)
+            processes = own if own or is_whole(text) else None
             printed = "\n".join(lines[place : place + 3])
             yield Gpu(index=index, processes=processes, **values, errors=errors, printed=printed)
 

@@ -187,6 +187,10 @@ torch-without-part  config
   Install a torch that has it, or do without: the gloo backend in init_process_group where NCCL is missing,
   USE_LIBUV=0 where libuv is. On Windows torch never has NCCL: run under WSL or Linux for it.
     python -c 'import torch.distributed as d; print(d.is_nccl_available(), d.is_gloo_available())'
+ray-versions  config
+  Install the cluster's Ray and Python for this process: the lines behind the error have both versions.
+    ray --version
+    python --version
 nccl-versions-differ
   Install one NCCL on all nodes.
     nodedoctor stack

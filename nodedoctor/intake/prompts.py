@@ -1,0 +1,114 @@
+"""Prompts of shells in a paste: whose they are, what was typed, and errors of the program itself."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.record import record
+
+_MARKS = r"$#%>\u276f"
+"""How prompts end: those of sh, csh, PowerShell, and of themes for zsh."""
+_PROMPT = re.compile(
+    r"(?:[>|#] ?){0,12}\s{0,40}(?:\([\w.:/-]{1,40}\) ?){0,4}"
+    rf"(?:\[?(?:\[\d+\])?(?:[\w.+-]{{1,64}}@(?P<host>[A-Za-z0-9][\w.-]{{0,63}}))[^\n{_MARKS}]{{0,80}}[{_MARKS}]\s?"
+    r"|\[[\w.-]+@(?P<node>[\w.-]+)[^\]\n]{0,80}\][$#%>]\s?"
+    rf"|(?P<bare>[{_MARKS}+] ?)"
+    r"|(?P<named>(?:[\w.-]{1,64}|\[[\w.-]{1,64}(?: [\w./~-]{1,80})?\]) ?[$#%] ))"
+    r"(?P<command>[^\n]*)$"
+)
+_BEFORE = r"(?:cmd:|sudo |kubectl |docker |srun |ssh |watch |cat |\w+=\S+ )*"
+_TOOLS = (
+    r"nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|ib_\w+_bw|ibdiagnet|mlxlink|gpud|rdma|ip|ethtool|"
+    r"lspci|scontrol|sinfo|squeue|ray|ibqueryerrors|perfquery|lsmod|uname|systemctl|lscpu|numactl|free|df|ulimit|"
+    r"show_gids|ibdev2netdev|ibv_devices|ofed_info|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|"
+    r"hostname|kubectl|exit"
+)
+_USUAL = (
+    r"tail|head|e?grep|zgrep|ls|cat|less|more|echo|cd|timedatectl|chronyc|ntpq|date|uptime|ps|top|fuser|lsof|mount|"
+    r"lsblk|nvme|smartctl|ipmitool|sysctl|modinfo|modprobe|rpm|dpkg|apt|yum|docker|podman|crictl|torchrun|mpirun|"
+    r"wc|awk|sed|stat|dmidecode|numastat|ping|ss|nvidia-[a-z-]{1,40}|bash|sh"
+)
+_ASKS = re.compile(rf"{_BEFORE}(?:{_TOOLS})\b")
+_TYPED = re.compile(rf"{_BEFORE}(?:{_TOOLS}|{_USUAL})\b(?![:.])")
+_ANY_COMMAND = re.compile(
+    r"(?:\w{1,40}=\S{1,200} ){0,8}(?:[a-z][\w.+-]{0,60}|[.~]{0,2}/[\w./+-]{1,200})(?: |$)"
+)
+"""Behind a dollar any word is a command: no output has lines that begin with one."""
+_PROGRAM = re.compile(r"(?:sudo |\w+=\S+ )*(?:\S*/)?([\w.+-]{1,40})")
+_LOOKS = frozenset(
+    (
+        *(
+            "ls",
+            "cat",
+            "head",
+            "tail",
+            "grep",
+            "egrep",
+            "zgrep",
+            "less",
+            "more",
+            "stat",
+            "find",
+            "wc",
+            "readlink",
+        ),
+        *("lsof", "fuser", "modinfo", "modprobe", "sysctl"),
+    )
+)
+"""Programs that people look around with: what these say of themselves is of no job."""
+_SHELLS = ("bash", "-bash", "sh", "zsh")
+_QUERY = re.compile(r"--query-gpu[= ]['\"]?([a-z][\w.,]{1,4000})")
+
+
+@record
+class Prompt:
+    """A prompt: the node that it names ("" where it names none), and what was typed."""
+
+    host: str
+    command: str
+
+
+def match_prompt(line: str) -> Prompt | None:
+    """A shell's prompt with its command; where it names no host, with one that prints outputs."""
+    match = _PROMPT.match(line)
+    if match is None or not _is_typed(match):
+        return None
+    return Prompt(match["host"] or match["node"] or "", match["command"])
+
+
+def _is_typed(match: re.Match[str]) -> bool:
+    command = match["command"]
+    if match["named"]:
+        return _TYPED.match(command) is not None
+    mark = (match["bare"] or "").strip()
+    if mark == "$" and (match["bare"] != "$" or not command):
+        return not command or _ANY_COMMAND.match(command) is not None
+    if mark == "#":
+        return _TYPED.match(command) is not None
+    return not mark or _ASKS.match(command) is not None
+
+
+def bare_query_columns(line: str) -> tuple[str, ...]:
+    """The columns that a command asks `nvidia-smi` for without their heading; () for any other line."""
+    match = _QUERY.search(line) if "noheader" in line else None
+    columns = tuple(match[1].strip(",").split(",")) if match else ()
+    return columns if len(columns) > 1 else ()
+
+
+_LOCKED_MEMORY = re.compile(r"(?:sudo )?ulimit (?:-[HS] ?-?|-)l\s*")
+
+
+def limit_line(line: str, command: str) -> str:
+    """The line of `ulimit -a` for the answer to `ulimit -l`; "" for anything else."""
+    value = line.strip()
+    is_value = value == "unlimited" or (value.isdecimal() and len(value) < 16)
+    return f"max locked memory (kbytes, -l) {value}" if is_value and _LOCKED_MEMORY.fullmatch(command) else ""
+
+
+def is_command_error(line: str, command: str) -> bool:
+    """Whether a line is what the program that was typed says in place of an output: `ls: cannot access`."""
+    name, colon, _ = line.partition(": ")
+    program = _PROGRAM.match(command)
+    if not colon or program is None:
+        return False
+    return name in _SHELLS or (name == program[1] and name in _LOOKS)
