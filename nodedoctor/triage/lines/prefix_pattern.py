@@ -2,9 +2,9 @@
 
 `ts`, `date`, `grep -Hn`, `cat -n`, `parallel --tag`, a collector and a colleague's editor all put something
 in front of every line. Digits, severities and names of months differ from line to line, the rest does not.
-What is left after the prefixes that `lines` knows is compared by its shape, each shape once, so that ten
-thousand equal step lines have one vote; what most shapes begin with is the prefix. No line may mean
-less without it.
+What is left after the prefixes that `lines` knows is compared by its shape. Whether there is a prefix most
+lines decide, so that a bare traceback among them changes nothing; where it ends each shape decides once, so
+that ten thousand equal step lines have one vote. No line may mean less without it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
 
 from nodedoctor.record import record
 from nodedoctor.triage.lines.times import MONTHS
 
 PREFIX_SHARE = 0.6
-"""Share of the shapes that begin with a prefix; lines that a program continues have none. Ours."""
+"""Share of the lines, or of the shapes, that begin with a prefix; other speakers have none. Ours."""
 SAME_SHARE = 0.85
 """Share of those that go on alike behind a possible end of the prefix: then it ends later. Ours."""
 FEWEST = 2
@@ -61,9 +61,7 @@ def learn_pattern(
 
     It ends where a prefix begins that `is_known`, and no line loses any `meaning` without it.
     """
-    shapes = list(
-        {_line_shape(text) for text in {_NUMBER.sub("0", text[:PREFIX_LENGTH]) for text in texts}} - {()}
-    )
+    shapes = _shapes_of_speakers(texts)
     common, ends = _common_beginning(shapes) if len(shapes) >= FEWEST and len(texts) > FEWEST else ([], [])
     for end in ends:
         if end < len(common) and common[end] == " ":
@@ -100,14 +98,20 @@ def _loses_meaning(
 ) -> bool:
     """Whether a line says less without this prefix: then it is no prefix.
 
-    What is the same in front of all lines counts nothing: `[Step 1/1]` is no progress.
+    What is the same in front of all lines counts nothing: `[Step 1/1]` is no progress. A rank in it is kept.
     """
     texts = list(texts)
     fronts = {match[0] for text in texts if (match := pattern.match(text))}
-    nothing = frozenset({STEP_MEANING}) if len(fronts) == 1 < FEWEST < len(texts) else frozenset()
+    is_same = len(fronts) == 1 < FEWEST < len(texts)
+    _, rank = _columns_by_words(pattern)
     for match in islice((match for text in texts if (match := pattern.match(text))), LINES_TRIED * 4):
-        with_prefix, without_prefix = meaning(match.string) - nothing, meaning(match.string[match.end() :])
-        if with_prefix - without_prefix and not without_prefix - with_prefix:
+        with_prefix, without_prefix = meaning(match.string), meaning(match.string[match.end() :])
+        missing = {
+            kind
+            for kind in with_prefix - without_prefix
+            if not (is_same and kind == STEP_MEANING) and not (rank is not None and kind.endswith(" rank"))
+        }
+        if missing and not without_prefix - with_prefix:
             return True
     return False
 
@@ -131,6 +135,29 @@ def _line_shape(text: str) -> tuple[str, ...]:
         else:
             tokens.append(token)
     return tuple(tokens)
+
+
+def _shapes_of_speakers(texts: Iterable[str]) -> list[tuple[str, ...]]:
+    """The shapes that share a number in front with most lines, or all shapes.
+
+    Lines that a launcher or a library adds, a traceback among them, may have as many shapes as all others.
+    """
+    lines: Counter[tuple[str, ...]] = Counter()
+    fronts = (_NUMBER.sub("0", text[: 2 * PREFIX_LENGTH])[:PREFIX_LENGTH] for text in texts)
+    for text, count in Counter(fronts).items():
+        lines[_line_shape(text)] += count
+    del lines[()]
+    rest, head, least = list(lines), list[str](), PREFIX_SHARE * lines.total()
+    while not ("0\0" in head and _may_end_prefix(head)):
+        votes: Counter[str] = Counter()
+        for shape in rest:
+            votes[shape[len(head)] if len(shape) > len(head) else ""] += lines[shape]
+        token, count = votes.most_common(1)[0] if votes else ("", 0)
+        if not token or count < least or _TEXT_WORD.match(token):
+            return list(lines)
+        rest = [shape for shape in rest if len(shape) > len(head) and shape[len(head)] == token]
+        head.append(token)
+    return rest if len(rest) >= FEWEST else list(lines)
 
 
 def _common_beginning(shapes: Sequence[tuple[str, ...]]) -> tuple[list[str], list[int]]:
@@ -173,6 +200,8 @@ _COUNTS_OTHERS = re.compile(
     re.IGNORECASE,
 )
 """Words whose number is no rank: of nodes, of the ranks in a group or node, of steps."""
+_GROUP = "[PG "
+"""What c10d prints in front of a process group and the rank in it."""
 _COUNTS_RANKS = re.compile(
     r"(?<![a-z])(?:(?:(?:global|world)[ _-]?)?rank|grank|gr)[\s=:#_-]*$", re.IGNORECASE
 )
@@ -189,12 +218,18 @@ class LearnedPrefix:
 
 def with_columns(pattern: re.Pattern[str], texts: Iterable[str]) -> LearnedPrefix:
     """A learned pattern with its numbers: words of its own say what most of them count."""
+    others, rank = _columns_by_words(pattern)
+    labels = repeating_numbers(pattern, texts) - others if rank is None else frozenset[int]()
+    return LearnedPrefix(pattern, labels, rank)
+
+
+def _columns_by_words(pattern: re.Pattern[str]) -> tuple[frozenset[int], int | None]:
+    """The columns whose words say that they count something else, and the one that is called a rank."""
     words = [re.sub(r"\\(.)", r"\1", part) for part in pattern.pattern.split(_PIECES["0"])[:-1]]
-    others = frozenset(i for i, word in enumerate(words) if _COUNTS_OTHERS.search(word))
-    ranks = [i for i, word in enumerate(words) if i not in others and _COUNTS_RANKS.search(word)]
-    if len(ranks) == 1:
-        return LearnedPrefix(pattern, frozenset(), ranks[0])
-    return LearnedPrefix(pattern, repeating_numbers(pattern, texts) - others)
+    fronts = list(accumulate(words, "{}0{}".format))
+    others = frozenset(i for i, front in enumerate(fronts) if _COUNTS_OTHERS.search(front) or _GROUP in front)
+    ranks = [i for i, front in enumerate(fronts) if i not in others and _COUNTS_RANKS.search(front)]
+    return others, ranks[0] if len(ranks) == 1 else None
 
 
 def repeating_numbers(pattern: re.Pattern[str], texts: Iterable[str]) -> frozenset[int]:
