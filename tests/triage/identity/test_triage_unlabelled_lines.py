@@ -73,3 +73,59 @@ def test_a_number_behind_a_label_is_not_of_it(prefix: str, tmp_path: Path) -> No
     for turn, text in enumerate(texts, len(prefix)):
         place = PLACES[turn % len(PLACES)]
         assert named(tmp_path, [*lines[:place], f"{front}{text}\n", *lines[place:]]) == plain, (text, place)
+
+
+ALONE = [
+    *CALLED,
+    *UNNAMED,
+    *FURTHER,
+    "r0{rank} | ",
+    "[gpu{rank}] ",
+    "worker{rank}> ",
+    "R{rank}/8 ",
+    "(pid 41{rank}) ",
+]
+SUBJECTS = (
+    "cache",
+    "tokenizer",
+    "model",
+    "optimizer",
+    "sampler",
+    "profiler",
+    "scheduler",
+    "mesh",
+    "writer",
+    "store",
+)
+SPEECH = [f"{subject} is {state}\n" for subject in SUBJECTS for state in ("built", "ready")]
+STEP_LINES = [line for n, said in enumerate(SPEECH) for line in (f"step {n} loss: 2.{n}\n", said)]
+
+
+@pytest.mark.parametrize("prefix", ALONE)
+def test_a_label_on_a_traceback_alone_costs_no_more_than_the_rank(prefix: str, tmp_path: Path) -> None:
+    """Few lines have it, so it is no label of the log; it is in front of all of the traceback."""
+
+    def trace(rank: int) -> list[str]:
+        front = prefix.format(rank=rank, node=rank // 4, local=rank % 4, tp=rank % 2, dp=rank // 2)
+        return [f"{front}{line}\n" for line in LINES["traceback"]]
+
+    cause, ranks = named(tmp_path, STEP_LINES + trace(5))
+    assert cause == "user_code_exception" and set(ranks) <= {5, None}
+    chained = [
+        f"{line}\n"
+        for line in ("", "During handling of the above exception, another exception occurred:", "")
+    ]
+    chained = [trace(5)[0].partition("Traceback")[0] + line for line in chained]
+    cause, ranks = named(tmp_path, STEP_LINES + trace(5) + chained + trace(5))
+    assert cause == "user_code_exception" and set(ranks) <= {5, None}
+    mixed = [line for both in zip(trace(5), trace(6), strict=True) for line in both]
+    cause, ranks = named(tmp_path, STEP_LINES + mixed)
+    assert cause == "user_code_exception" and set(ranks) <= {5, 6, None}
+
+
+@pytest.mark.parametrize("prefix", ALONE)
+def test_what_handles_a_traceback_may_have_its_label(prefix: str, tmp_path: Path) -> None:
+    front = prefix.format(rank=5, node=1, local=1, tp=1, dp=2)
+    lines = [f"{front}WARNING: loading a sample failed, ignored:\n"]
+    lines += [f"{front}{line}\n" for line in LINES["traceback"]]
+    assert named(tmp_path, STEP_LINES[:20] + lines + STEP_LINES[20:])[0] == "none"
