@@ -60,7 +60,22 @@ def learn_pattern(
 
     It ends where a prefix begins that `is_known`, and no line loses any `meaning` without it.
     """
-    shapes = _shapes_of_speakers(texts)
+    shapes = _count_shapes(texts)
+    of_most = _shapes_of_most_lines(shapes)
+    if len(of_most) < len(shapes):
+        pattern = _pattern_of(of_most, texts, is_known, meaning)
+        if pattern is not None and with_columns(pattern, texts).has_label:
+            return pattern
+    return _pattern_of(list(shapes), texts, is_known, meaning)
+
+
+def _pattern_of(
+    shapes: Sequence[tuple[str, ...]],
+    texts: Sequence[str],
+    is_known: Callable[[str], bool],
+    meaning: Callable[[str], frozenset[str]],
+) -> re.Pattern[str] | None:
+    """The prefix that these shapes have in common, or None."""
     common, ends = _common_beginning(shapes) if len(shapes) >= FEWEST and len(texts) > FEWEST else ([], [])
     for end in ends:
         if end < len(common) and common[end] == " ":
@@ -136,27 +151,32 @@ def _line_shape(text: str) -> tuple[str, ...]:
     return tuple(tokens)
 
 
-def _shapes_of_speakers(texts: Iterable[str]) -> list[tuple[str, ...]]:
+def _count_shapes(texts: Iterable[str]) -> Counter[tuple[str, ...]]:
+    """The lines of each shape."""
+    shapes: Counter[tuple[str, ...]] = Counter()
+    fronts = (_NUMBER.sub("0", text[: 2 * PREFIX_LENGTH])[:PREFIX_LENGTH] for text in texts)
+    for text, count in Counter(fronts).items():
+        shapes[_line_shape(text)] += count
+    del shapes[()]
+    return shapes
+
+
+def _shapes_of_most_lines(shapes: Counter[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """The shapes that share a number in front with most lines, or all shapes.
 
     Lines that a launcher or a library adds, a traceback among them, may have as many shapes as all others.
     """
-    lines: Counter[tuple[str, ...]] = Counter()
-    fronts = (_NUMBER.sub("0", text[: 2 * PREFIX_LENGTH])[:PREFIX_LENGTH] for text in texts)
-    for text, count in Counter(fronts).items():
-        lines[_line_shape(text)] += count
-    del lines[()]
-    rest, head, least = list(lines), list[str](), PREFIX_SHARE * lines.total()
+    rest, head, least = list(shapes), list[str](), PREFIX_SHARE * shapes.total()
     while not ("0\0" in head and _may_end_prefix(head)):
         votes: Counter[str] = Counter()
         for shape in rest:
-            votes[shape[len(head)] if len(shape) > len(head) else ""] += lines[shape]
+            votes[shape[len(head)] if len(shape) > len(head) else ""] += shapes[shape]
         token, count = votes.most_common(1)[0] if votes else ("", 0)
-        if not token or count < least or _TEXT_WORD.match(token):
-            return list(lines)
+        if not token or token == "%" or count < least or _TEXT_WORD.match(token):
+            return list(shapes)
         rest = [shape for shape in rest if len(shape) > len(head) and shape[len(head)] == token]
         head.append(token)
-    return rest if len(rest) >= FEWEST else list(lines)
+    return rest
 
 
 def _common_beginning(shapes: Sequence[tuple[str, ...]]) -> tuple[list[str], list[int]]:
@@ -194,7 +214,7 @@ def _may_end_prefix(common: Sequence[str]) -> bool:
 
 _OTHER_RANK = r"(?!(?:global|world)[ _-]?rank)(?:[a-z]+[_-]|(?:local|node|group|machine) )rank"
 _COUNTS_OTHERS = re.compile(
-    rf"(?<![a-z])(?:{_OTHER_RANK}|lr|lrank|nodes?|host|machine|[tdpcesvm]p|stage|attempt|restart|try"
+    rf"(?<![a-z])(?:{_OTHER_RANK}|lr|lrank|n|nodes?|host|machine|[tdpcesvm]p|stage|attempt|restart|try"
     r"|epoch|iter(?:ation)?|step|thread|tid|pid)[\s=:#_-]*$",
     re.IGNORECASE,
 )
@@ -213,13 +233,22 @@ class LearnedPrefix:
     pattern: re.Pattern[str]
     labels: frozenset[int]
     rank: int | None = None
+    beside: frozenset[int] = frozenset()
+    """Numbers that repeat, and are of nodes, of local ranks or of others by their words."""
+
+    @property
+    def has_label(self) -> bool:
+        """Whether a number of it may tell processes apart."""
+        return self.rank is not None or bool(self.labels)
 
 
 def with_columns(pattern: re.Pattern[str], texts: Iterable[str]) -> LearnedPrefix:
     """A learned pattern with its numbers: words of its own say what most of them count."""
     others, rank = _columns_by_words(pattern)
-    labels = repeating_numbers(pattern, texts) - others if rank is None else frozenset[int]()
-    return LearnedPrefix(pattern, labels, rank)
+    if rank is not None:
+        return LearnedPrefix(pattern, frozenset(), rank)
+    numbers = repeating_numbers(pattern, texts)
+    return LearnedPrefix(pattern, numbers - others, None, numbers & others)
 
 
 def _columns_by_words(pattern: re.Pattern[str]) -> tuple[frozenset[int], int | None]:
