@@ -98,6 +98,10 @@ class Identity:
 
 TASK_LABEL = "label"
 """Kind of the number in `3: `, as `srun --label` puts it in front of what task 3 prints."""
+BESIDE_LABEL = "beside"
+"""Kind of a number that is called something else than a rank: beside it a rank tells its process apart."""
+SHORT_LABEL = "short"
+"""Kind of the number in `(r3)` or `r3 | `, where a rank may be meant."""
 RANK_LABEL = "stated"
 """The label of a line whose prefix calls its number a rank, as launchers do around all that a task prints."""
 

@@ -13,7 +13,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nodedoctor.triage.identity.world import RankLocation
-from nodedoctor.triage.model import DEFAULT_WORLD, LOCAL_RANK_LABEL, RANK_LABEL, TASK_LABEL, Line
+from nodedoctor.triage.model import (
+    BESIDE_LABEL,
+    DEFAULT_WORLD,
+    LOCAL_RANK_LABEL,
+    RANK_LABEL,
+    SHORT_LABEL,
+    TASK_LABEL,
+    Line,
+)
 
 KINDS_AT_MOST = 4096
 """Different values of one kind of number that are kept."""
@@ -124,7 +132,7 @@ class SourceStats:
                     tuple(
                         (name, number)
                         for name, number in labels
-                        if name != kind and _is_learned(name) and self.labels[name].falls
+                        if name != kind and _is_beside(name) and self.labels[name].falls
                     )
                 )
         return all(len(others) == 1 for others in beside.values())
@@ -151,6 +159,10 @@ def _is_learned(kind: str) -> bool:
     return kind.startswith(("prefix ", "own prefix "))
 
 
+def _is_beside(kind: str) -> bool:
+    return _is_learned(kind) or kind.startswith(BESIDE_LABEL)
+
+
 NO_LOCATION = RankLocation()
 
 Sources = dict[str, SourceStats]
@@ -160,7 +172,7 @@ Sources = dict[str, SourceStats]
 def is_rank(kind: str, stats: LabelStats, world: int | None, lines: int) -> bool:
     """Whether this kind of number is the rank of the lines that have it."""
     agrees = stats.agrees()
-    if agrees is False or kind == "node":
+    if agrees is False or kind == "node" or kind.startswith(BESIDE_LABEL):
         return False
     # In front of all that a launcher or several processes print it is a local index, not a rank.
     if kind in (RANK_LABEL, LOCAL_RANK_LABEL):
@@ -171,6 +183,8 @@ def is_rank(kind: str, stats: LabelStats, world: int | None, lines: int) -> bool
         return False
     if agrees or kind == "inner":
         return True
+    if kind == SHORT_LABEL:  # several that take turns: rounds and revisions never fall
+        return not stats.launcher and len(stats.values) > 1 and stats.falls
     line_or_step = stats.rising and stats.lines > 2
     if stats.launcher or line_or_step or 2 * stats.lines < lines:
         return False

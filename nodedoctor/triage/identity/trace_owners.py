@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from nodedoctor.triage.identity.trace_leads import HEAD, TraceLeads
 from nodedoctor.triage.lines.join import join_broken
 from nodedoctor.triage.model import NOBODY, RANK_LABEL, SERIOUS, Identity, Line
 from nodedoctor.triage.patterns.elastic import ENTRY, ElasticBlock
 from nodedoctor.triage.patterns.trace import RAISED
 
-_HEAD = "Traceback (most recent call last)"
 _GATHERED = re.compile(r"^Traceback \(most recent call last\): \(RANK (\d{1,6})\)")
 _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
 _IN_LIST = re.compile(r"^(\s+)traceback *:(?: (?=Traceback \(most recent)|$)")
@@ -19,7 +19,7 @@ _IN_LIST = re.compile(r"^(\s+)traceback *:(?: (?=Traceback \(most recent)|$)")
 
 def attribute_lines(lines: Iterable[Line]) -> Iterable[Line]:
     """The lines of one log, each with the identity that the lines around it give."""
-    lines = join_broken(lines)
+    lines = join_broken(TraceLeads().read(lines))
     for owner in (SpawnTraceOwner(), PrefixOnceTraceOwner(), CheckpointTraceOwner(), ElasticTraceOwner()):
         lines = map(owner.line, lines)
     return lines
@@ -60,7 +60,7 @@ class SpawnTraceOwner:
         if process is not None:
             self._next = (line.place.source, int(process[1]))
             return line
-        if self._next is None or not line.text.startswith(_HEAD):
+        if self._next is None or not line.text.startswith(HEAD):
             return line
         (source, rank), self._next = self._next, None
         return line if source != line.place.source else replace(line, who=replace(line.who, rank=rank))
@@ -80,7 +80,7 @@ class PrefixOnceTraceOwner:
         """The line with the identity of the traceback that it continues."""
         first, text = self._first, line.text
         message, self._message = self._message, line if _is_logged_message(line) else None
-        if text.startswith(_HEAD):
+        if text.startswith(HEAD):
             if line.who == NOBODY and line.time is None and message is not None:
                 line = replace(line, who=message.who, key=message.key, time=message.time)
             self._first = line if line.who != NOBODY else None
@@ -138,7 +138,7 @@ class ElasticTraceOwner:
             text = line.text[begins.end() :]
         elif self._indent is None:
             return line
-        elif line.text.startswith((_HEAD, self._indent)) and not ENTRY.match(line.text):
+        elif line.text.startswith((HEAD, self._indent)) and not ENTRY.match(line.text):
             text = line.text.removeprefix(self._indent)  # a line that begins with the head was split off
         else:
             self._of = self._indent = None

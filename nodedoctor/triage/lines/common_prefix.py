@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nodedoctor.triage.lines.envelopes import pairs
+from nodedoctor.triage.lines.indent import block_indent, common_indent
 from nodedoctor.triage.lines.prefix_pattern import (
     FEWEST,
     MANY,
     NEARLY_ALL,
     LearnedPrefix,
-    block_indent,
-    common_indent,
     learn_pattern,
     with_columns,
 )

@@ -2,9 +2,9 @@
 
 `ts`, `date`, `grep -Hn`, `cat -n`, `parallel --tag`, a collector and a colleague's editor all put something
 in front of every line. Digits, severities and names of months differ from line to line, the rest does not.
-What is left after the prefixes that `lines` knows is compared by its shape, each shape once, so that ten
-thousand equal step lines have one vote; what most shapes begin with is the prefix. No line may mean
-less without it.
+What is left after the prefixes that `lines` knows is compared by its shape. Whether there is a prefix most
+lines decide, so that a bare traceback among them changes nothing; where it ends each shape decides once, so
+that ten thousand equal step lines have one vote. No line may mean less without it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
 
 from nodedoctor.record import record
 from nodedoctor.triage.lines.times import MONTHS
 
 PREFIX_SHARE = 0.6
-"""Share of the shapes that begin with a prefix; lines that a program continues have none. Ours."""
+"""Share of the lines, or of the shapes, that begin with a prefix; other speakers have none. Ours."""
 SAME_SHARE = 0.85
 """Share of those that go on alike behind a possible end of the prefix: then it ends later. Ours."""
 FEWEST = 2
@@ -36,7 +36,6 @@ LEVELS = (
     "Debug", "Info", "Notice", "Warning", "Error", "Critical",
 )  # fmt: skip
 _TOKEN = re.compile(r"^ *\d+|(?<! ) {2,}\d+|\d+|[A-Za-z]+|\s|.", re.DOTALL)
-_HEADING = re.compile(r"\s*(?:- )?[\w-]+(?: [\w-]+)?:(?: [|>][+-]?)?$")
 _NUMBER = re.compile(r"\d+")
 _MONTHS = (*MONTHS, "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MASKS = {**dict.fromkeys(LEVELS, "L"), **dict.fromkeys(_MONTHS, "M")}
@@ -61,9 +60,22 @@ def learn_pattern(
 
     It ends where a prefix begins that `is_known`, and no line loses any `meaning` without it.
     """
-    shapes = list(
-        {_line_shape(text) for text in {_NUMBER.sub("0", text[:PREFIX_LENGTH]) for text in texts}} - {()}
-    )
+    shapes = _count_shapes(texts)
+    of_most = _shapes_of_most_lines(shapes)
+    if len(of_most) < len(shapes):
+        pattern = _pattern_of(of_most, texts, is_known, meaning)
+        if pattern is not None and with_columns(pattern, texts).has_label:
+            return pattern
+    return _pattern_of(list(shapes), texts, is_known, meaning)
+
+
+def _pattern_of(
+    shapes: Sequence[tuple[str, ...]],
+    texts: Sequence[str],
+    is_known: Callable[[str], bool],
+    meaning: Callable[[str], frozenset[str]],
+) -> re.Pattern[str] | None:
+    """The prefix that these shapes have in common, or None."""
     common, ends = _common_beginning(shapes) if len(shapes) >= FEWEST and len(texts) > FEWEST else ([], [])
     for end in ends:
         if end < len(common) and common[end] == " ":
@@ -100,14 +112,20 @@ def _loses_meaning(
 ) -> bool:
     """Whether a line says less without this prefix: then it is no prefix.
 
-    What is the same in front of all lines counts nothing: `[Step 1/1]` is no progress.
+    What is the same in front of all lines counts nothing: `[Step 1/1]` is no progress. A rank in it is kept.
     """
     texts = list(texts)
     fronts = {match[0] for text in texts if (match := pattern.match(text))}
-    nothing = frozenset({STEP_MEANING}) if len(fronts) == 1 < FEWEST < len(texts) else frozenset()
+    is_same = len(fronts) == 1 < FEWEST < len(texts)
+    _, rank = _columns_by_words(pattern)
     for match in islice((match for text in texts if (match := pattern.match(text))), LINES_TRIED * 4):
-        with_prefix, without_prefix = meaning(match.string) - nothing, meaning(match.string[match.end() :])
-        if with_prefix - without_prefix and not without_prefix - with_prefix:
+        with_prefix, without_prefix = meaning(match.string), meaning(match.string[match.end() :])
+        missing = {
+            kind
+            for kind in with_prefix - without_prefix
+            if not (is_same and kind == STEP_MEANING) and not (rank is not None and kind.endswith(" rank"))
+        }
+        if missing and not without_prefix - with_prefix:
             return True
     return False
 
@@ -131,6 +149,34 @@ def _line_shape(text: str) -> tuple[str, ...]:
         else:
             tokens.append(token)
     return tuple(tokens)
+
+
+def _count_shapes(texts: Iterable[str]) -> Counter[tuple[str, ...]]:
+    """The lines of each shape."""
+    shapes: Counter[tuple[str, ...]] = Counter()
+    fronts = (_NUMBER.sub("0", text[: 2 * PREFIX_LENGTH])[:PREFIX_LENGTH] for text in texts)
+    for text, count in Counter(fronts).items():
+        shapes[_line_shape(text)] += count
+    del shapes[()]
+    return shapes
+
+
+def _shapes_of_most_lines(shapes: Counter[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The shapes that share a number in front with most lines, or all shapes.
+
+    Lines that a launcher or a library adds, a traceback among them, may have as many shapes as all others.
+    """
+    rest, head, least = list(shapes), list[str](), PREFIX_SHARE * shapes.total()
+    while not ("0\0" in head and _may_end_prefix(head)):
+        votes: Counter[str] = Counter()
+        for shape in rest:
+            votes[shape[len(head)] if len(shape) > len(head) else ""] += shapes[shape]
+        token, count = votes.most_common(1)[0] if votes else ("", 0)
+        if not token or token == "%" or count < least or _TEXT_WORD.match(token):
+            return list(shapes)
+        rest = [shape for shape in rest if len(shape) > len(head) and shape[len(head)] == token]
+        head.append(token)
+    return rest
 
 
 def _common_beginning(shapes: Sequence[tuple[str, ...]]) -> tuple[list[str], list[int]]:
@@ -168,11 +214,13 @@ def _may_end_prefix(common: Sequence[str]) -> bool:
 
 _OTHER_RANK = r"(?!(?:global|world)[ _-]?rank)(?:[a-z]+[_-]|(?:local|node|group|machine) )rank"
 _COUNTS_OTHERS = re.compile(
-    rf"(?<![a-z])(?:{_OTHER_RANK}|lr|lrank|nodes?|host|machine|[tdpcesvm]p|stage|attempt|restart|try"
+    rf"(?<![a-z])(?:{_OTHER_RANK}|lr|lrank|n|nodes?|host|machine|[tdpcesvm]p|stage|attempt|restart|try"
     r"|epoch|iter(?:ation)?|step|thread|tid|pid)[\s=:#_-]*$",
     re.IGNORECASE,
 )
 """Words whose number is no rank: of nodes, of the ranks in a group or node, of steps."""
+_GROUP = "[PG "
+"""What c10d prints in front of a process group and the rank in it."""
 _COUNTS_RANKS = re.compile(
     r"(?<![a-z])(?:(?:(?:global|world)[ _-]?)?rank|grank|gr)[\s=:#_-]*$", re.IGNORECASE
 )
@@ -185,16 +233,31 @@ class LearnedPrefix:
     pattern: re.Pattern[str]
     labels: frozenset[int]
     rank: int | None = None
+    beside: frozenset[int] = frozenset()
+    """Numbers that repeat, and are of nodes, of local ranks or of others by their words."""
+
+    @property
+    def has_label(self) -> bool:
+        """Whether a number of it may tell processes apart."""
+        return self.rank is not None or bool(self.labels)
 
 
 def with_columns(pattern: re.Pattern[str], texts: Iterable[str]) -> LearnedPrefix:
     """A learned pattern with its numbers: words of its own say what most of them count."""
+    others, rank = _columns_by_words(pattern)
+    if rank is not None:
+        return LearnedPrefix(pattern, frozenset(), rank)
+    numbers = repeating_numbers(pattern, texts)
+    return LearnedPrefix(pattern, numbers - others, None, numbers & others)
+
+
+def _columns_by_words(pattern: re.Pattern[str]) -> tuple[frozenset[int], int | None]:
+    """The columns whose words say that they count something else, and the one that is called a rank."""
     words = [re.sub(r"\\(.)", r"\1", part) for part in pattern.pattern.split(_PIECES["0"])[:-1]]
-    others = frozenset(i for i, word in enumerate(words) if _COUNTS_OTHERS.search(word))
-    ranks = [i for i, word in enumerate(words) if i not in others and _COUNTS_RANKS.search(word)]
-    if len(ranks) == 1:
-        return LearnedPrefix(pattern, frozenset(), ranks[0])
-    return LearnedPrefix(pattern, repeating_numbers(pattern, texts) - others)
+    fronts = list(accumulate(words, "{}0{}".format))
+    others = frozenset(i for i, front in enumerate(fronts) if _COUNTS_OTHERS.search(front) or _GROUP in front)
+    ranks = [i for i, front in enumerate(fronts) if i not in others and _COUNTS_RANKS.search(front)]
+    return others, ranks[0] if len(ranks) == 1 else None
 
 
 def repeating_numbers(pattern: re.Pattern[str], texts: Iterable[str]) -> frozenset[int]:
@@ -225,40 +288,3 @@ def _clock_columns(pattern: re.Pattern[str]) -> frozenset[int]:
         [index for first in threes for index in (first, first + 1, first + 2)]
         + [index for first in twos for index in (first, first + 1)]
     )
-
-
-HEADINGS = 8
-"""Lines above an indented block at most. Ours."""
-
-
-def block_indent(texts: Sequence[str], is_known: Callable[[str], bool]) -> int:
-    """The indent of an indented block, of YAML or kubectl; 0 without one.
-
-    Between sentences the log's own lines must show that it is one: a stack is indented, too.
-    """
-    rows = [text for text in texts if text.strip()]
-    depths = [len(text) - len(text.lstrip(" ")) for text in rows]
-    for index in reversed(range(min(HEADINGS, len(rows) - 1))):
-        below = min(depths[index + 1 :])
-        if below > depths[index] and _HEADING.match(rows[index]) and "Traceback" not in rows[index]:
-            return below
-    first, last = (next((i for i, depth in enumerate(side) if depth), 0) for side in (depths, depths[::-1]))
-    inside, outside = rows[first : len(rows) - last], rows[:first] + rows[len(rows) - last :]
-    below = min((len(text) - len(text.lstrip(" ")) for text in inside), default=0)
-    if not below or first + last > HEADINGS or any(_begins_output(text, is_known) for text in outside):
-        return 0
-    return below if any(_begins_output(text[below:], is_known) for text in inside) else 0
-
-
-def _begins_output(text: str, is_known: Callable[[str], bool]) -> bool:
-    """Whether a text is the first of what a process prints."""
-    return text.startswith("Traceback (most recent") or (text[:1] != "#" and is_known(text))
-
-
-def common_indent(texts: Iterable[str]) -> int:
-    """White space in front of every line: pasted text is often indented as a whole."""
-    blanks = [text[: len(text) - len(text.lstrip())] for text in texts if text.strip()]
-    if len(blanks) < 2:
-        return 0
-    first, last = min(blanks), max(blanks)
-    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))

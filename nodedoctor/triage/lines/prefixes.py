@@ -18,6 +18,7 @@ from nodedoctor.triage.lines.prefix.info import PrefixInfo, Reader, ReadPrefix, 
 from nodedoctor.triage.lines.prefix_pattern import LearnedPrefix
 from nodedoctor.triage.lines.required_literals import required_literals
 from nodedoctor.triage.model import (
+    BESIDE_LABEL,
     DEFAULT_WORLD,
     LARGEST_WORLD,
     NOBODY,
@@ -271,6 +272,11 @@ def _take_common_prefix(text: str, common: CommonPrefix, layer: int, prefix: Pre
             for i in sorted(learned.labels)
         )
         prefix.labels += tuple((name, value) for name, value in numbers if value is not None)
+        if learned.labels:
+            others = (
+                (f"{BESIDE_LABEL} {layer}.{i}", whole_number(match[i + 1])) for i in sorted(learned.beside)
+            )
+            prefix.labels += tuple((name, value) for name, value in others if value is not None)
     return text[match.end() :]
 
 
@@ -278,6 +284,7 @@ _READERS: tuple[Reader, ...] = (
     launchers.RANK,
     launchers.MPI,
     launchers.LOGGER_RANK,
+    launchers.SHORT_RANK,
     loggers.GLOG,
     clocks.RFC5424,
     clocks.SYSLOG,

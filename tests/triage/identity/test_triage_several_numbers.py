@@ -20,7 +20,11 @@ CALLED = [
 UNNAMED = ["[gpu{node}:{rank}] ", "{node}/{rank} > ", "[{rank} {node}] ", "<{tp}|{dp}|{rank}> "]
 NO_RANK = [
     "[n{node}g{local}] ", "{node}/{local} > ", "[tp{tp} dp{dp}] ", "[local_rank {local}] ", "[node {node}] ",
-    "(tp_rank={tp}) ",
+    "(tp_rank={tp}) ", "[n{node}:lr{local}] ", "n{node}: ", "[node{node}g{local}] ",
+]  # fmt: skip
+SHORT = [
+    "r0{rank} | ", "(r{rank}) ", "[r{rank}] ", "rk{rank}> ", "R{rank}/8 ", "<R{rank}> ", "[R{rank}/8] ",
+    "2026-12-12 03:01:39 [INFO] (r{rank}) ", "R{rank}/8 | ",
 ]  # fmt: skip
 
 
@@ -45,6 +49,26 @@ def said(folder: Path, content: str) -> list[int | None]:
 @pytest.mark.parametrize("prefix", CALLED + UNNAMED)
 def test_the_rank_among_several_numbers(prefix: str, guilty: int, tmp_path: Path) -> None:
     assert said(tmp_path, prefixed(prefix, guilty)) == [guilty]
+
+
+@pytest.mark.parametrize("guilty", [0, 5])
+@pytest.mark.parametrize("prefix", SHORT)
+def test_a_short_word_for_a_rank(prefix: str, guilty: int, tmp_path: Path) -> None:
+    """A few ranks of a world that is not known are enough, among lines that have none."""
+    content = prefixed(prefix, guilty, 8)
+    assert said(tmp_path, content) == [guilty]
+    lines = [line for line in content.splitlines(keepends=True) if any(f"{n}" in line[:34] for n in (0, 5))]
+    others = [f"loading shard {n} of 400\n" for n in range(90)]
+    assert said(tmp_path, "".join([*others, *lines])) == [guilty]
+
+
+@pytest.mark.parametrize("prefix", ["(r{0}) ", "[R{0}] ", "r{0} | "])
+def test_rounds_and_a_single_number_are_no_ranks(prefix: str, tmp_path: Path) -> None:
+    rounds = [f"{prefix.format(n // 6)}step {n} loss: 2.{n}\n" for n in range(54)]
+    end = [f"{prefix.format(8)}{line}\n" for line in BOOM.splitlines()]
+    assert said(tmp_path, "".join(rounds + end)) == []
+    lone = [f"{prefix.format(3)}step {n} loss: 2.{n}\n" for n in range(54)]
+    assert said(tmp_path, "".join(lone + [line.replace("8", "3", 1) for line in end])) == []
 
 
 @pytest.mark.parametrize("prefix", NO_RANK)

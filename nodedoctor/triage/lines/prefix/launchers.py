@@ -6,7 +6,7 @@ import re
 
 from nodedoctor.triage.lines.prefix.clocks import read_date
 from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, PrefixInfo, Reader, ignore_prefix
-from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD
+from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD, SHORT_LABEL
 from nodedoctor.whole_numbers import whole_number
 
 _RANK = re.compile(r"[ \t]{0,8}\[rank(\d{1,6})\](?::|(?=[ \]])) ?")
@@ -19,7 +19,12 @@ _LOGGER_RANK = re.compile(
     r"[\[(<](?:[Rr]ank: |rank |RANK |[Gg]lobal [Rr]ank:? |[Rr]ank[=:]|RANK[=:])(\d{1,6})[\])>]:? ?"
     r"|(?:[Rr]ank[ =]?|RANK[ =]?)(\d{1,6})(?:: | ?\| | - |\t)"
     r"|[\[(<](?:[Rr]ank[ =:]?|R)(\d{1,6})(?:/| of )\d{1,6}[\])>]:? ?"
+    r"|R(\d{1,6})/\d{1,6} (?:[|>] )?(?= {0,40}\S)"
 )
+_SHORT_RANK = re.compile(
+    r"[\[(<](?:r|rk|R|RK)(\d{1,5})[\])>]:? (?= {0,40}\S)|(?:r|rk|R|RK)(\d{1,5}) ?[|>] (?= {0,40}\S)"
+)
+"""What programs call a rank for short: one where several differ, and also another number elsewhere."""
 _COMPOSER = re.compile(
     r"rank(\d{1,6})\[(\d{1,7})\]\[[\w-]{1,40}\]: (?:([DIWEC])[A-Z]{3,7}: [\w.]{1,80}: )?(?=\S)"
 )
@@ -72,7 +77,12 @@ def _read_mpi(match: re.Match[str], prefix: PrefixInfo) -> None:
 
 def _read_logger_rank(match: re.Match[str], prefix: PrefixInfo) -> None:
     if prefix.who.rank is None:
-        prefix.add_rank(int(match[1] or match[2] or match[3]))
+        prefix.add_rank(int(match[1] or match[2] or match[3] or match[4]))
+
+
+def _read_short_rank(match: re.Match[str], prefix: PrefixInfo) -> None:
+    if prefix.who.rank is None and prefix.who.world == DEFAULT_WORLD:
+        prefix.labels += ((SHORT_LABEL, int(match[1] or match[2])),)
 
 
 def _read_composer(match: re.Match[str], prefix: PrefixInfo) -> None:
@@ -138,6 +148,7 @@ def _read_sglang(match: re.Match[str], prefix: PrefixInfo) -> None:
 RANK: Reader = (_RANK, _read_rank, "[ \t")
 MPI: Reader = (_MPI, _read_mpi, "[m")
 LOGGER_RANK: Reader = (_LOGGER_RANK, _read_logger_rank, "[(<rRgG")
+SHORT_RANK: Reader = (_SHORT_RANK, _read_short_rank, "[(<rR")
 SGLANG: Reader = (_SGLANG, _read_sglang, "[")
 COMPOSER: Reader = (_COMPOSER, _read_composer, "r")
 TEE: Reader = (_TEE, _read_tee, "[")

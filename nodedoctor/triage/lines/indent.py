@@ -1,0 +1,43 @@
+"""White space in front of all lines, or of a block of them: it is no part of what a program printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+_HEADING = re.compile(r"\s*(?:- )?[\w-]+(?: [\w-]+)?:(?: [|>][+-]?)?$")
+HEADINGS = 8
+"""Lines above an indented block at most. Ours."""
+
+
+def block_indent(texts: Sequence[str], is_known: Callable[[str], bool]) -> int:
+    """The indent of an indented block, of YAML or kubectl; 0 without one.
+
+    Between sentences the log's own lines must show that it is one: a stack is indented, too.
+    """
+    rows = [text for text in texts if text.strip()]
+    depths = [len(text) - len(text.lstrip(" ")) for text in rows]
+    for index in reversed(range(min(HEADINGS, len(rows) - 1))):
+        below = min(depths[index + 1 :])
+        if below > depths[index] and _HEADING.match(rows[index]) and "Traceback" not in rows[index]:
+            return below
+    first, last = (next((i for i, depth in enumerate(side) if depth), 0) for side in (depths, depths[::-1]))
+    inside, outside = rows[first : len(rows) - last], rows[:first] + rows[len(rows) - last :]
+    below = min((len(text) - len(text.lstrip(" ")) for text in inside), default=0)
+    if not below or first + last > HEADINGS or any(_begins_output(text, is_known) for text in outside):
+        return 0
+    return below if any(_begins_output(text[below:], is_known) for text in inside) else 0
+
+
+def _begins_output(text: str, is_known: Callable[[str], bool]) -> bool:
+    """Whether a text is the first of what a process prints."""
+    return text.startswith("Traceback (most recent") or (text[:1] != "#" and is_known(text))
+
+
+def common_indent(texts: Iterable[str]) -> int:
+    """White space in front of every line: pasted text is often indented as a whole."""
+    blanks = [text[: len(text) - len(text.lstrip())] for text in texts if text.strip()]
+    if len(blanks) < 2:
+        return 0
+    first, last = min(blanks), max(blanks)
+    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
