@@ -71,7 +71,8 @@ def _percent_of(text: str, match: re.Match[str]) -> tuple[str, tuple[float, ...]
 
 
 _MEASURE_WORD = (
-    r"(?:[Ll]oss|lr\b|[Rr]eward|fps\b|(?:tok|tokens|samples|img|steps)/s|[a-z_|]{1,12}[=: |]{1,3}-?\d{1,6}\.\d)"
+    r"(?:[Ll]oss|lr\b|[Rr]eward|fps\b|(?:tok|tokens|samples|img|steps)/s"
+    r"|[a-z_|]{1,12}[=: |]{1,3}-?\d{1,6}\.\d)"
 )
 MEASURED = re.compile(
     r"(?:^\W{0,4}(?P<done>\d{1,9})[\]\s|,]{1,4}"
@@ -88,11 +89,20 @@ COLUMNS = re.compile(
 """A row of a table of numbers, which begins with that of the row."""
 
 
+ITEMS = re.compile(
+    r"(?<![\w./])(?P<done>\d{1,9}) ?(?:/|of) ?(?P<total>\d{1,9}) "
+    r"(?P<name>file|doc|document|item|sample|shard|example|record|chunk|image|video|prompt|request|row|task|question)s?\b"
+)
+"""How many of the things that it works through a program has done: `344/400 files`."""
+
+
 def parse_row_number(text: str) -> tuple[str, tuple[float, ...]] | None:
-    """The number with which a line of measures begins, for programs that do not name their steps."""
+    """The number in front of what a line measures or counts, for programs that do not name their steps."""
     match = MEASURED.search(text)
     if match is not None:
         return f"{match['name'] or 'row'} of measures", (float(match["done"] or match["count"]),)
+    if (items := ITEMS.search(text)) is not None:
+        return f"{items['name']}s of {items['total']}", (float(items["done"]),)
     row = COLUMNS.match(text)
     return ("row of numbers", (float(row["done"]),)) if row is not None else None
 

@@ -124,8 +124,8 @@ def tells_what_is_next(text: str) -> bool:
 
 
 _REPLACED = re.compile(
-    r"(?:[,;] (?:and )?|\b(?:and|was|been|is) )(?:respawn|restart|replac|recreat|relaunch)(?:ed|ing)(?=\W{0,3}$|[;,] )"
-    r"|\bstart(?:ed|ing) (?:it again|another|a new one)\b"
+    r"(?:[,;] (?:and )?|\b(?:and|was|been|is) )(?:respawn|restart|replac|recreat|relaunch)(?:ed|ing)"
+    r"(?=\W{0,3}$|[;,] )|\bstart(?:ed|ing) (?:it again|another|a new one)\b"
 )
 
 

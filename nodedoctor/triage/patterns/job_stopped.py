@@ -42,11 +42,12 @@ def _cancelled_by_slurm(match: re.Match[str]) -> CancelledByUser | None:
 
 SIGNS = read_rows(
     r"""
-# torchrun, Ray, DeepSpeed, Megatron-LM, Slurm, accelerate; the last, at a prompt of a shell
+# torchrun, Ray, Ray Train, DeepSpeed, Megatron-LM, Slurm, accelerate; the last, at a prompt of a shell
 LAUNCHER_STARTED
     Setting OMP_NUM_THREADS environment variable for each process
     |\] (?:Starting|Rendezvous'ing) worker group|Rendezvous complete for workers
-    |starting workers for entrypoint|Started a local Ray instance|Connect(?:ing|ed) to existing Ray cluster
+    |starting workers for entrypoint|Attempting to start training worker group of size \d
+    |Started a local Ray instance|Connect(?:ing|ed) to existing Ray cluster
     |dist_world_size=\d|runner\.py:\d+:main\] cmd =|Initializing distributed: GLOBAL_RANK: \d+
     |[Jj]ob \S+ (?:was )?requeued|The following values were not passed to `accelerate launch`
     |^[^@\n]{0,60}[\w.-]{1,64}@[\w.-]{1,64}:\S{0,200}[#$] (?:\w+=\S+ )*(?:nohup |time |sudo )?

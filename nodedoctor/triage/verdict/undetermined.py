@@ -105,7 +105,10 @@ def suspected_people(timeline: Timeline) -> tuple[tuple[Identity, ...], tuple[Id
     if end is not None:
         return (end.people, ()) if end.alone else ((), end.people)
     cut_short = _ranks_in_traceback(timeline)
-    return (cut_short, ()) if len(cut_short) == 1 else ((), cut_short or _stopped_processes(timeline) or ())
+    if len(cut_short) == 1:
+        return cut_short, ()
+    stuck = tuple(distinct_ranks(event.who for event in timeline.of_kind(WatchdogStuck)))
+    return (), cut_short or _stopped_processes(timeline) or (stuck if len(stuck) == 1 else ())
 
 
 def _describe_lost_peer(timeline: Timeline) -> str:
