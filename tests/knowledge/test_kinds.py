@@ -39,6 +39,7 @@ SUSPICIONS = {
     "ddp-unused-parameters",
     "dask-memory",
     "memory-limit-touched",
+    "ray-versions",
 }
 """Symptoms of which nothing more is to be said than of their cause."""
 

@@ -258,6 +258,10 @@ class Gpu:
         return self.index if self.numbered else self.bus_id
 
 
+NOT_READ = frozenset({"index", "numbered", "errors", "untold_here", "printed", "sources"})
+"""Fields of a GPU that are no values of its own."""
+
+
 @record
 class LostGpu:
     """A GPU that is counted but cannot be read: `error` is GPU_IS_LOST, UNKNOWN, NO_PERMISSION ...

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from nodedoctor.facts.gpu.gpu import HARMLESS, BankAvailability, Gpu
+from nodedoctor.facts.gpu.gpu import HARMLESS, NOT_READ, BankAvailability, Gpu
 from nodedoctor.facts.gpu.nvml import enums as words
 from nodedoctor.facts.gpu.nvml.links import links_of, peers_of
 from nodedoctor.facts.gpu.nvml.processes import LISTS, processes_of
@@ -88,7 +88,7 @@ def gpu_of(index: int, raw: Raw, peers: Sequence[Raw] | None, programs: Mapping[
             errors.setdefault(name, error)
     if peers is not None:
         values["peers"] = peers_of(peers)
-    gpu_fields = set(Gpu.__match_args__) - {"index", "errors", "untold_here", "printed", "numbered"}
+    gpu_fields = set(Gpu.__match_args__) - NOT_READ
     reasons = {name: errors.get(name, "NOT_ASKED") for name in sorted(gpu_fields - values.keys())}
     return Gpu(index=index, **values, errors={**_of_parts(raw, values), **reasons})
 

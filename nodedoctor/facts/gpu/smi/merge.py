@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodedoctor.facts.gpu.gpu import Gpu, GpuReading
+from nodedoctor.facts.gpu.gpu import NOT_READ, Gpu, GpuReading
 from nodedoctor.facts.gpu.smi.errors import error_name, normal_bus_id
 from nodedoctor.facts.gpu.smi.sections import Section
 from nodedoctor.facts.gpu.smi.values import leading_integer
@@ -17,8 +17,6 @@ _SUMS = ("single_bit", "double_bit")
 """How `--query-gpu` and old drivers count memory errors; newer texts of `-q` count by memory."""
 _LISTS = ("processes",)
 """Sections whose lines belong together, in their order."""
-_OWN = frozenset({"index", "numbered", "errors", "untold_here", "printed", "sources"})
-"""What is not a value that nvidia-smi prints."""
 
 
 @record
@@ -135,7 +133,7 @@ def _gpu_names(gpu: Gpu) -> _Names:
 
 
 def _values(gpu: Gpu) -> dict[str, object]:
-    values = ((name, getattr(gpu, name)) for name in field_names(Gpu) if name not in _OWN)
+    values = ((name, getattr(gpu, name)) for name in field_names(Gpu) if name not in NOT_READ)
     return {name: value for name, value in values if value is not None}
 
 
