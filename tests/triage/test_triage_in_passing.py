@@ -75,6 +75,27 @@ def test_ray_reports_the_success_of_a_job_that_lost_a_worker(tmp_path: Path) -> 
     assert judged(tmp_path, steps(1, 20) + lost).verdict.cause == "peer_died"
 
 
+@pytest.mark.parametrize("next_line", ["INFO task prepare_shard retried (1/3), done", "task f resubmitted"])
+def test_a_task_that_ray_runs_again_lost_nothing(next_line: str, tmp_path: Path) -> None:
+    lost = (
+        "(raylet) A worker died or was killed while executing a task by an unexpected system error. RayTask"
+        " ID: 1631 Worker ID: 8f2a Worker IP address: 10.0.0.9 Worker PID: 7781"
+        " Worker exit type: SYSTEM_ERROR\n"
+    )
+    log = steps(1, 20) + lost + f"{next_line}\n" + steps(21, 1)
+    assert judged(tmp_path, log).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("prefix", ["2026-12-11 04:00:54,906 [worker 1] ", "[R06/08] ", ""])
+def test_a_logger_puts_its_prefix_in_front_of_the_first_line_only(prefix: str, tmp_path: Path) -> None:
+    def logged(text: str) -> str:
+        return "".join(f"{prefix}{line}\n" for line in text.splitlines())
+
+    error = MISTAKE.format(file="/app/save.py").replace("<module>", "save")
+    log = logged(steps(1, 20)) + logged("WARNING async save failed and is ignored") + error
+    assert judged(tmp_path, log + logged("step 21 loss: 2.1")).verdict.outcome == "clean"
+
+
 def test_a_process_that_is_done_did_not_end_by_its_error(tmp_path: Path) -> None:
     error = "".join(f"(entry pid=51) {line}\n" for line in MISTAKE.format(file="main.py").splitlines())
     done = "(entry pid={}) trainer:train:290 - Training done!\n"

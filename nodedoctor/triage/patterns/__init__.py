@@ -33,7 +33,7 @@ from nodedoctor.triage.patterns.completed import REPORTS_OF_SUCCESS
 from nodedoctor.triage.patterns.elastic import ElasticBlock
 from nodedoctor.triage.patterns.handling import tells_replacement
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
-from nodedoctor.triage.patterns.open_errors import OpenErrors
+from nodedoctor.triage.patterns.open_errors import OpenErrors, is_task_end
 from nodedoctor.triage.patterns.prose import ProseDetector, is_model_text
 from nodedoctor.triage.patterns.restarts import RestartDetector, RetryHeadings
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process
@@ -251,7 +251,7 @@ class EventReader:
         if any(event.kind in ENDS for event in events):
             self._restarts.note_failure(line)
         yield from self._open_errors.release()
-        if any(isinstance(event.what, ExceptionRaised) for event in events):
+        if any(isinstance(event.what, ExceptionRaised) or is_task_end(event) for event in events):
             yield from self._counters.flush()
             self._open_errors.hold(line, events)
             return True

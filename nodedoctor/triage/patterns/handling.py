@@ -32,6 +32,7 @@ retry
 retried
   {}; retrying in 5 s
     re-?trying\b|re-?try (?:in|after)\b|respawn(?:ed|ing)\b
+    |(?:retried|resubmitted|submitted again)(?=\W{0,3}$|[;,] | \()
     |will (?:be )?(?:re-?tr(?:y|ied)|try|tried)\b
     |trying (?:again|another|the next|mirror|once more|a smaller|\d{1,6})\b
     |(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b

@@ -10,6 +10,7 @@ from typing import Any
 from nodedoctor.triage.model import Event, Line
 from nodedoctor.triage.patterns.assertion import is_warning, names_error
 from nodedoctor.triage.patterns.handling import has_phrase, tells_what_is_next
+from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import AT_EXIT
 
@@ -36,11 +37,13 @@ class OpenErrors:
     def __init__(self) -> None:
         self._events: list[Event[Any]] = []
         self._key = ""
+        self._of_raylet = False
         self._lines_left = 0
 
     def hold(self, line: Line, events: list[Event[Any]]) -> None:
-        """Hold the events of a line that ends a traceback."""
+        """Hold the events of a line that ends a traceback, or tells of a task's end that Ray may repeat."""
         self._events, self._key, self._lines_left = events, line.key, BEHIND
+        self._of_raylet = any(map(is_task_end, events))
 
     def read(self, line: Line) -> Iterator[Event[Any]]:
         """The held events, when this line decides about them."""
@@ -52,7 +55,7 @@ class OpenErrors:
             ]
         if line.key == self._key and line.text.strip() and not line.text.startswith("Traceback (most recent"):
             self._events = [_with_message(event, line.text.strip()) for event in self._events]
-        if line.key == self._key and self._is_handler(line.text):
+        if (line.key == self._key or self._of_raylet) and self._is_handler(line.text):
             self._events = [replace(event, manner="handled") for event in self._events]
             self._lines_left = 0
         self._lines_left -= 1
@@ -77,6 +80,11 @@ class OpenErrors:
         """All held events."""
         yield from self._events
         self._events = []
+
+
+def is_task_end(event: Event[Any]) -> bool:
+    """True for the end of one of Ray's workers, of which the driver says whether its task was run again."""
+    return isinstance(event.what, ActorDied) and event.what.of_task
 
 
 def _with_message(event: Event[Any], text: str) -> Event[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.patterns.rows import read_rows
@@ -33,6 +35,10 @@ class TaskFailed:
     printer: int | None = None
 
 
+def _worker_died(match: re.Match[str]) -> ActorDied:
+    return ActorDied(of_task="while executing a task" in match.string)
+
+
 SIGNS = read_rows(
     r"""
 # an object is lost when the worker that made it, or that owns it, is gone
@@ -42,7 +48,7 @@ ActorDied
 # the raylet (src/ray/raylet/worker_pool.cc)
 ActorDied  never_began
     [Ww]orker process ?\((?P<pid>\d+)\) have not registered within the timeout\. The process is dead
-ActorDied
+_worker_died
     Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: [A-Z_]+)?
 ActorDied
     worker process has died\.(?: Worker exit type: [A-Z_]+)?
@@ -73,4 +79,5 @@ no-capacity  quoted
 """,
     ActorDied,
     TaskFailed,
+    _worker_died,
 )  # fmt: skip

@@ -197,6 +197,7 @@ class TracebackReader:
         self._lines = 0
         self._before: dict[str, tuple[Line, int]] = {}
         """The last line of each process, and its number."""
+        self._last: Line | None = None
         self._ended: dict[str, int] = {}
         """The number of the line with each process's last exception."""
         self._thrown: dict[str, str] = {}
@@ -207,15 +208,19 @@ class TracebackReader:
         self._lines += 1
         before = self._line_in_front(line)
         self._before[line.key] = line, self._lines
+        self._last = line
         yield from self._read(line, before)
 
     def _line_in_front(self, line: Line) -> Line | None:
         """The line of the same process in front of a line, which may announce it.
 
         Lines without a process are of one only where they are next to each other, and a line that says how
-        the program went on after one error announces no other.
+        the program went on after one error announces no other. Loggers put their prefix in front of the first
+        line of a message only.
         """
         before, number = self._before.get(line.key, (None, 0))
+        if line.who == NOBODY and number < self._lines - 1 and self._last is not None:
+            before, number = self._last, self._lines - 1
         if before is None or (number < self._lines - 1 and line.who == NOBODY):
             return None
         follows = number == self._ended.get(line.key, -1) + 1 and tells_what_is_next(before.text)

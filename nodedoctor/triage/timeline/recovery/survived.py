@@ -147,9 +147,9 @@ def is_own_error(what: object) -> bool:
 
 
 def is_death(event: Event[Any]) -> bool:
-    """True for what no job survives, unless a program retells it: then that program did."""
+    """True for what no job survives, unless a program handles or retells it: then that program did."""
     of_task = isinstance(event.what, ActorDied) and event.what.of_task
-    return event.kind in FATAL and event.manner != "retold" and not of_task
+    return event.kind in FATAL and event.manner == "plain" and not of_task
 
 
 def _reports_success(event: Event[Any]) -> bool:
