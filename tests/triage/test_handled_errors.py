@@ -90,6 +90,18 @@ WAITED = (
 )
 
 
+def test_what_is_cited_as_a_whole_is_cited_by_a_mail(tmp_path):
+    """One line behind a mark of a quotation is retold; a mail puts one in front of all that it cites."""
+    log = (
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
+        "E0305 08:11:00.002 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1)"
+        " local_rank: 0 (pid: 2231) of binary: /usr/bin/python",
+    )
+    for mark in ("", "> "):
+        cited = "On the last node:\n\n" + "".join(f"{mark}{line}\n" for line in log)
+        assert _verdict({"job.log": cited}, tmp_path).cause == "driver_problem", mark
+
+
 @pytest.mark.parametrize("frame", (*RETOLD, *SENTENCES))
 def test_what_a_program_retells_decides_only_where_no_end_stands_behind_it(frame, tmp_path):
     for error in ERRORS:

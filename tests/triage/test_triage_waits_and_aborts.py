@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import as_document, caught, culprits, elastic, judged, raised, steps
+from say import as_document, caught, culprits, elastic, judged, raised, status, steps
 
 PAIR = "Application timeout caused pair closure"
 GLOO = {
@@ -156,3 +156,16 @@ def test_a_warning_of_rays_detector_is_none(tmp_path: Path) -> None:
     said = "Possible NCCL hang detected! 1 of 3 communicators (0x1/0x2) have made no progress for 60 seconds."
     said += " A NCCLHangError will be raised after 120 seconds of no progress if this persists.\n"
     assert judged(tmp_path, steps(1, 5) + said + steps(6, 60)).verdict.cause == "none"
+
+
+def test_statuses_alone_show_who_is_behind(tmp_path: Path) -> None:
+    """The lines that name the collective are often left out of what is pasted."""
+    waiting = "".join(status(rank, 9301, 9306, 9300) for rank in (0, 1, 3))
+    signal = (
+        "[rank2]:[E1121 10:20:30.500000000 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank 2]"
+        " Received a dump signal due to a collective timeout from rank 0 and we will try our best to dump the"
+        " debug info. Last enqueued NCCL work: {}, last completed NCCL work: {}.\n"
+    )
+    behind = judged(tmp_path, waiting + signal.format(9300, 9300))
+    assert (behind.verdict.cause, culprits(behind)) == ("cpu_stuck_or_slow_rank", [2])
+    assert judged(tmp_path, waiting + signal.format(9306, 9300)).verdict.cause == "undetermined"

@@ -105,6 +105,8 @@ def normalise_lines(
     # a severity that all lines share says nothing of one
     shared = usual if len(levels) >= MANY and often >= NEARLY_ALL * len(rest) else ""
     mild = () if often == len(rest) else ("W",) if len(levels) > len(rest) / 2 else ("W", "I", "D")
+    texts = [text for text in _texts_of(rest) if text.strip()]
+    of_mail = 2 * sum(text.lstrip().startswith(">") for text in texts) > len(texts)  # cited as a whole
     own = {*SERIOUS, *mild} - {shared}  # collectors put a level by stream, I or E, around every line
     for piece in tail:
         entry = piece.entry
@@ -112,6 +114,8 @@ def normalise_lines(
             if clock_offset and not _C10_TIME.search(entry.text):
                 time = line.time if line.time is not None else entry.time
                 line = replace(line, time=time + clock_offset if time is not None else None)
+            if line.cited and of_mail:
+                line = replace(line, cited=False)
             level = line.level or (entry.level if entry.level in own else "")
             if level != line.level or (entry.time is not None and line.time is None):
                 time = entry.time if line.time is None else line.time

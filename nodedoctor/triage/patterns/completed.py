@@ -43,7 +43,7 @@ _DONE = re.compile(
     r"|[Dd]one training\b(?! (?:epoch|step|iter|batch|round|phase|stage|for )\w*)|TRAINING COMPLETED?\b"
     r"|[Ee]xit code(?: of \w+)?: 0\b|^exit 0$|error string: no error"
     r"|[Jj]ob (?:completed|finished) success"
-    r"|\brank ?[=:]? ?\d+:? finished$|COMPLETED\b.*ExitCode 0"
+    r"|\brank ?[=:]? ?\d+:? finished$|COMPLETED\b.*ExitCode 0|\bCOMPLETED\s{1,30}0:0\b"
     r"|Done!?$"
     r"|_atexit_cleanup\(\):\d+\] got exitcode: 0$"
     r"|Avg bus bandwidth +:|Out of bounds values : 0 OK"

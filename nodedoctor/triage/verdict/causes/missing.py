@@ -61,23 +61,30 @@ def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
-    """A rank's own status says that it had not enqueued what the others waited in."""
-    group_names = {e.what.group.name for e in timeline.of_kind(CollectiveStatus)}
-    numbered = [wait for wait in timeline.waits if wait.work.seq is not None]
-    for group, waits in group_by(numbered, lambda wait: wait.work.group.name).items():
-        seq = Counter(wait.work.seq or 0 for wait in waits).most_common(1)[0][0]
+    """A rank's own status says that it had not enqueued what the others waited in.
+
+    Where the lines that name the collective are missing, the others' own statuses say which one it was.
+    """
+    statuses = timeline.of_kind(CollectiveStatus)
+    group_names = {e.what.group.name for e in statuses}
+    reports = [(w.work.group.name, w.work.seq, w.who.rank) for w in timeline.waits if w.work.seq is not None]
+    if not timeline.waits:
+        reports = [(e.what.group.name, e.what.stuck, e.who.rank) for e in statuses if e.what.stuck is not None]
+    for group, waits in group_by(reports, lambda report: report[0]).items():
+        seq = Counter(seq for _, seq, _ in waits).most_common(1)[0][0]
         names = group_names if not group and len(group_names) == 1 else {group}  # many lines do not name it
         slow = [
             e
-            for e in timeline.of_kind(CollectiveStatus)
+            for e in statuses
             if e.what.group.name in names and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
         ]
         culprits = tuple(distinct_ranks(e.who for e in slow))
-        if not culprits or any(who.rank in timeline.waiting_ranks for who in culprits):
+        waiting = {rank for _, _, rank in reports} | timeline.waiting_ranks
+        if not culprits or any(who.rank in waiting for who in culprits):
             continue
         did = f"had not enqueued collective {seq}"
         inside = _gloo_waits_of(timeline, culprits)
-        if inside:
+        if inside and timeline.waits:
             yield Candidate(
                 "collective_mismatch",
                 "different",
