@@ -67,9 +67,10 @@ def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
     """
     statuses = timeline.of_kind(CollectiveStatus)
     group_names = {e.what.group.name for e in statuses}
-    reports = [(w.work.group.name, w.work.seq, w.who.rank) for w in timeline.waits if w.work.seq is not None]
-    if not timeline.waits:
-        reports = [(e.what.group.name, e.what.stuck, e.who.rank) for e in statuses if e.what.stuck is not None]
+    calls = [(wait.work.group.name, wait.work.seq, wait.who.rank) for wait in timeline.waits]
+    if not calls:
+        calls = [(event.what.group.name, event.what.stuck, event.who.rank) for event in statuses]
+    reports = [(group, seq, rank) for group, seq, rank in calls if seq is not None]
     for group, waits in group_by(reports, lambda report: report[0]).items():
         seq = Counter(seq for _, seq, _ in waits).most_common(1)[0][0]
         names = group_names if not group and len(group_names) == 1 else {group}  # many lines do not name it
