@@ -8,6 +8,17 @@ tries=${TRIES:-3}
 folder=${LOGS:-./logs}
 bad=$folder/bad-nodes.txt
 
+# For sbatch a preempted job is over before its exit code is there, which then is 0.
+completed() {
+    while
+        state=$(scontrol show job "$1" | sed -n 's/^ *JobState=\([A-Z]*\).*/\1/p')
+        [ "$state" = COMPLETING ]
+    do
+        sleep 1
+    done
+    [ "${state:-COMPLETED}" = COMPLETED ]
+}
+
 [ $# -gt 0 ] || { echo "usage: retry.sh train.sbatch [ARGUMENT ...]" >&2; exit 64; }
 code=74
 try=0
@@ -18,7 +29,8 @@ while [ "$try" -lt "$tries" ]; do
     without=
     [ -s "$bad" ] && without=--exclude=$bad
     # --no-requeue: Slurm would start a job again beside this loop.
-    sbatch --wait --no-requeue --output="$log/%j.log" ${without:+"$without"} "$@" && exit 0
+    job=$(sbatch --parsable --wait --no-requeue --output="$log/%j.log" ${without:+"$without"} "$@") &&
+        completed "${job%%;*}" && exit 0
     code=0
     "$nodedoctor" triage "$log" --no-node --decide --exclude "$bad" || code=$?
     case $code in
