@@ -194,20 +194,19 @@ def repeat_differs(timeline: Timeline) -> Iterator[Candidate]:
 
 def wrong_values(timeline: Timeline) -> Iterator[Candidate]:
     """Wrong values of a test of NCCL that was faster than PCIe: GPUs or NVLink, and no path through PCIe."""
-    wrong = [event for event in timeline.of_kind(Symptom) if event.what.name == "wrong-values"]
-    for event in wrong:
-        reached = [
-            reading
-            for reading in timeline.of_kind(BusBandwidth)
-            if reading.place.source == event.place.source
-            and 0 < reading.place.offset - event.place.offset < _SUMMARY
-        ]
-        if reached and reached[0].what.gigabytes > PCIE:
-            speed = decimal(reached[0].what.gigabytes, 3)
+    wrong_at: dict[str, Event[Any]] = {}
+    for event in timeline.events:
+        source, what = event.place.source, event.what
+        if isinstance(what, Symptom) and what.name == "wrong-values":
+            wrong_at[source] = event
+        elif isinstance(what, BusBandwidth) and what.gigabytes > PCIE and source in wrong_at:
+            if event.place.offset - wrong_at[source].place.offset >= _SUMMARY:
+                continue
+            speed = decimal(what.gigabytes, 3)
             headline = (
                 f"a test of NCCL read wrong values at {speed} GB/s, which only NVLink reaches: {_SUSPECTED}"
             )
-            evidence = (event, reached[0])
+            evidence = (wrong_at[source], event)
             yield Candidate("gpu_hardware_xid", "compared", "medium", headline, evidence, fixes=_VALUES_FIXES)
             return
 

@@ -51,12 +51,16 @@ _SIGNALS = {number: name for name, number in SIGNALS.items() if name.startswith(
 def killed_by_signal(timeline: Timeline) -> Iterator[Candidate]:
     """The first process that a signal ended, other than a launcher's or a watchdog's."""
     forced = {event.who.pid for event in timeline.marked(Mark.FORCE_KILLED)}
+    given_up = _steps_given_up(timeline)
     aborts = offsets_by_source(e for e in timeline.of_kind(ProcessExit) if e.what.ends_all)
     began = min((event.what.at for event in timeline.of_kind(ProcessExit) if event.what.at), default="")
     deaths = [
         e
         for e in timeline.of_kind(ProcessExit)
-        if e.what.at <= began and _is_own_signal(timeline, e, forced) and not _killed_for_another(e, aborts)
+        if e.what.at <= began
+        and _is_own_signal(timeline, e, forced)
+        and not _killed_for_another(e, aborts)
+        and not _ended_with_step(e, given_up)
     ]
     if not deaths:
         return
@@ -322,8 +326,6 @@ def _is_own_signal(timeline: Timeline, event: Event[ProcessExit], forced: set[in
         return False
     if signal == 9 and event.who.pid is not None and event.who.pid in forced:
         return False
-    if signal == 9 and _ended_with_step(timeline, event):
-        return False
     if signal == 9 and any(stop.what.by_kill for stop in timeline.of_kind(PeersTerminated)):
         return False
     if is_during_abort(timeline, event):
@@ -331,16 +333,21 @@ def _is_own_signal(timeline: Timeline, event: Event[ProcessExit], forced: set[in
     return not (signal == 6 and not event.what.helper and _watchdog_aborts(timeline))
 
 
-def _ended_with_step(timeline: Timeline, event: Event[ProcessExit]) -> bool:
-    """True for a task of srun's killed behind one that gave up: srun ends the rest of a step."""
-    return OF_SRUN.search(event.text) is not None and any(
-        exited.what.signal == 6
-        and exited.place.source == event.place.source
-        and exited.place.offset < event.place.offset
+def _steps_given_up(timeline: Timeline) -> dict[str, int]:
+    """Where srun first saw a task abort that gave up waiting, by log: then it ends the rest of its step."""
+    return offsets_by_source(
+        exited
+        for exited in timeline.of_kind(ProcessExit)
+        if exited.what.signal == 6
         and OF_SRUN.search(exited.text)
         and not timeline.waiting_ranks.isdisjoint(who.rank for who in people_of(exited))
-        for exited in timeline.of_kind(ProcessExit)
     )
+
+
+def _ended_with_step(event: Event[ProcessExit], given_up: dict[str, int]) -> bool:
+    """True for a task that srun reports killed behind one that gave up."""
+    begin = given_up.get(event.place.source, event.place.offset)
+    return event.what.signal == 9 and begin < event.place.offset and OF_SRUN.search(event.text) is not None
 
 
 def _killed_for_another(event: Event[ProcessExit], aborts: dict[str, int]) -> bool:

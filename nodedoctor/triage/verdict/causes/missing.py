@@ -71,6 +71,7 @@ def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
     if not calls:
         calls = [(event.what.group.name, event.what.stuck, event.who.rank) for event in statuses]
     reports = [(group, seq, rank) for group, seq, rank in calls if seq is not None]
+    waiting = {rank for _, _, rank in reports} | timeline.waiting_ranks
     for group, waits in group_by(reports, lambda report: report[0]).items():
         seq = Counter(seq for _, seq, _ in waits).most_common(1)[0][0]
         names = group_names if not group and len(group_names) == 1 else {group}  # many lines do not name it
@@ -80,7 +81,6 @@ def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
             if e.what.group.name in names and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
         ]
         culprits = tuple(distinct_ranks(e.who for e in slow))
-        waiting = {rank for _, _, rank in reports} | timeline.waiting_ranks
         if not culprits or any(who.rank in waiting for who in culprits):
             continue
         did = f"had not enqueued collective {seq}"
