@@ -35,26 +35,10 @@ _ANY_COMMAND = re.compile(
 )
 """Behind a dollar any word is a command: no output has lines that begin with one."""
 _PROGRAM = re.compile(r"(?:sudo |\w+=\S+ )*(?:\S*/)?([\w.+-]{1,40})")
-_LOOKS = frozenset(
-    (
-        *(
-            "ls",
-            "cat",
-            "head",
-            "tail",
-            "grep",
-            "egrep",
-            "zgrep",
-            "less",
-            "more",
-            "stat",
-            "find",
-            "wc",
-            "readlink",
-        ),
-        *("lsof", "fuser", "modinfo", "modprobe", "sysctl"),
-    )
-)
+_LOOKS = frozenset((
+    "ls", "cat", "head", "tail", "grep", "egrep", "zgrep", "less", "more", "stat", "find", "wc", "readlink",
+    "lsof", "fuser", "modinfo", "modprobe", "sysctl",
+))  # fmt: skip
 """Programs that people look around with: what these say of themselves is of no job."""
 _SHELLS = ("bash", "-bash", "sh", "zsh")
 _QUERY = re.compile(r"--query-gpu[= ]['\"]?([a-z][\w.,]{1,4000})")

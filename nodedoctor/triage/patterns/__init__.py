@@ -386,9 +386,8 @@ def _is_of_reporter(what: object, line: Line) -> bool:
 def _is_report(what: object, line: Line, match: re.Match[str]) -> bool:
     """True for what a launcher or library reports of others and survives; no exception."""
     raised = names_error(line.text[: match.end()])
-    own = isinstance(what, exits.ProcessExit) and not what.helper and not raised
-    own = own and not tells_replacement(line.text)
-    return own or _only_level_warns(what, line, match)
+    own = isinstance(what, exits.ProcessExit) and not what.helper
+    return (own and not raised and not tells_replacement(line.text)) or _only_level_warns(what, line, match)
 
 
 def _is_optional(what: object) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from nodedoctor.grouping import group_by
 from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Candidate, Confidence, Ground, Identity
+from nodedoctor.triage.model import Candidate, Confidence, Event, Ground, Identity
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import DriveError, KernelTaskHung
 from nodedoctor.triage.patterns.nccl import IbFlush, NcclError, VirtualInterface
@@ -38,20 +39,23 @@ def cut_connection(timeline: Timeline) -> Iterator[Candidate]:
 
 def virtual_interface(timeline: Timeline) -> Iterator[Candidate]:
     """Connections between nodes failed at a loopback or a bridge, of which each node has its own."""
-    failures = [
-        (event, match[1])
-        for kind in (NcclError, Symptom, PeerGone)
-        for event in timeline.of_kind(kind)
-        if (match := _FAILED_CONNECT.search(event.text)) is not None
-    ]
+    failures = group_by(_failed_connects(timeline), lambda failure: _network_of(failure[1]))
     for used in timeline.of_kind(VirtualInterface) if _is_of_several_nodes(timeline) else ():
         name, address = used.what.interface, used.what.address
-        failed = [event for event, peer in failures if _network_of(peer) == _network_of(address)]
+        failed = [event for event, _ in failures.get(_network_of(address), ())]
         if failed:
             what = "the node's own loopback" if name == "lo" else "a network of containers"
             headline = f"NCCL uses {name} ({address}), {what}, and connections to it failed"
             yield Candidate("network_socket_interface", "path", "medium", headline, (used, *failed[:3]))
             return
+
+
+def _failed_connects(timeline: Timeline) -> Iterator[tuple[Event[Any], str]]:
+    """Errors of connections, each with the address that it was to go to."""
+    for kind in (NcclError, Symptom, PeerGone):
+        for event in timeline.of_kind(kind):
+            if (match := _FAILED_CONNECT.search(event.text)) is not None:
+                yield event, match[1]
 
 
 _FAILED_CONNECT = re.compile(
@@ -75,10 +79,13 @@ def _is_of_several_nodes(timeline: Timeline) -> bool:
 def failed_drive(timeline: Timeline) -> Iterator[Candidate]:
     """A rank could not read or write, and the kernel of its node reports a drive: not the program's error."""
     one_host = len(hosts_in_logs(timeline)) < 2
+    drives = timeline.of_kind(DriveError)
+    drives_by_host = group_by(drives, lambda drive: short_host(drive.who.host))
     for event in timeline.of_kind(ExceptionRaised):
+        if _IO_ERROR.search(event.text) is None:
+            continue
         host = short_host(event.who.host)
-        drives = timeline.of_kind(DriveError) if _IO_ERROR.search(event.text) is not None else []
-        own = [drive for drive in drives if one_host or short_host(drive.who.host) == host != ""]
+        own = drives if one_host else drives_by_host.get(host, []) if host else []
         if own:
             who = event.who.fill_from(Identity(host=own[-1].who.host))
             culprits = blameable_identities(who) or ((Identity(host=who.host),) if who.host else ())
