@@ -57,6 +57,7 @@ def work(rank: int, port: int) -> None:
             show(step)
         if step == ODD_ONE and rank == GUILTY:
             misbehave()
+    dist.destroy_process_group()  # a thread of gloo's that outlives it may abort the interpreter's end
 
 
 def spawn() -> None:
@@ -122,6 +123,7 @@ def accelerate() -> None:
         if step == ODD_ONE and accelerator.process_index == GUILTY:
             misbehave()
     accelerator.wait_for_everyone()
+    accelerator.end_training()
 
 
 def ray() -> None:
