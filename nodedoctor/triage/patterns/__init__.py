@@ -302,11 +302,13 @@ def _line_events(
 ) -> Iterator[Event[Any]]:
     """What one line says, other than how far a counter is."""
     listed_exit = block.read(line)
-    exceptions = [] if listed_exit is not None else list(traces.read(line))
+    signs = list(_pattern_events(line, shape.signs))
+    signalled = any(isinstance(event.what, exits.LauncherSignalled) for event in signs)
+    exceptions = [] if listed_exit is not None else list(traces.read(line, signalled=signalled))
     passing = any(from_helper_process(raised) or how == "handled" for raised, how in exceptions)
     caught = next((how for _, how in exceptions if how != "plain"), "")
     has_event = False
-    for event in _pattern_events(line, shape.signs):
+    for event in signs:
         if passing and isinstance(event.what, store.PeerGone):
             continue
         if caught and event.asserted and event.kind not in ALSO_AT_WARNING:

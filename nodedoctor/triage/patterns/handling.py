@@ -8,6 +8,7 @@ not in it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from nodedoctor.record import record
 from nodedoctor.text_table import table_rows
@@ -31,11 +32,15 @@ retry
     retry loop\b|re-?try$
 retried
   {}; retrying in 5 s
-    re-?trying\b|re-?try (?:in|after)\b|respawn(?:ed|ing)\b
+    re-?trying\b|re-?try (?:in|after)\b
     |(?:retried|resubmitted|submitted again)(?=\W{0,3}$|[;,] | \()
     |will (?:be )?(?:re-?tr(?:y|ied)|try|tried)\b
     |trying (?:again|another|the next|mirror|once more|a smaller|\d{1,6})\b
     |(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b
+replaced
+  {}: worker 3 was restarted
+    respawn(?:ed|ing)\b|start(?:ed|ing) (?:it again|another|a new one)\b
+    |(?:(?<=[,;] )|(?:and|was|been|is) )(?:restart|replac|recreat|relaunch)(?:ed|ing)(?=\W{0,3}$|[;,] )
 fallback
   {}; falling back to the CPU
     (?:going|switching|switched|reverting|reverted|defaulting) (?:back )?to\b
@@ -85,7 +90,13 @@ silenced
 PHRASES = tuple(HandlingPhrase(row.name, row.pattern, row.sentence) for row in table_rows(_TABLE))
 """Chosen by us from logs of trainers and servers. An error of level FATAL is not handled (`assertion_of`)."""
 
-_HANDLED = re.compile(rf"(?<![\w-])(?:{'|'.join(phrase.expression for phrase in PHRASES)})", re.IGNORECASE)
+
+def _any_of(phrases: Iterable[HandlingPhrase]) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(row.expression for row in phrases)})", re.IGNORECASE)
+
+
+_HANDLED = _any_of(PHRASES)
+_REPLACED = _any_of(row for row in PHRASES if row.name == "replaced")
 _TRY_COUNT = re.compile(
     r"(?<![\w-])(?:retry|attempt|try)\W{0,2}(\d{1,6}) ?(?:/|of|out of) ?(\d{1,6})\b", re.IGNORECASE
 )
@@ -124,12 +135,6 @@ def tells_what_is_next(text: str) -> bool:
     return has_phrase(text) or any(not ENDS.search(next_step) for next_step in _PARTICIPLE.findall(text))
 
 
-_REPLACED = re.compile(
-    r"(?:[,;] (?:and )?|\b(?:and|was|been|is) )(?:respawn|restart|replac|recreat|relaunch)(?:ed|ing)"
-    r"(?=\W{0,3}$|[;,] )|\bstart(?:ed|ing) (?:it again|another|a new one)\b"
-)
-
-
 def tells_replacement(text: str) -> bool:
     """True for a line that says of a process that ended that another one has its place."""
     return _REPLACED.search(text) is not None
@@ -151,4 +156,4 @@ def is_handled(text: str) -> bool:
     """True for a line that says how the program went on after its error."""
     if (last := _is_last_try(text)) is not None:
         return not last
-    return any(pattern.search(text) for pattern in (_NOTED, _NUMBERED, _REPLACED)) or has_phrase(text)
+    return any(pattern.search(text) for pattern in (_NOTED, _NUMBERED)) or has_phrase(text)

@@ -35,10 +35,8 @@ _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
 _SIGNAL_ERROR = re.compile(
     r"(?:\w+Error: )?KeyboardInterrupt\b|(?:\w+\.)*SignalException: Process \d+ got signal: "
     r"|FatalError: `[^`]{1,60}` is detected by the operating system"  # Paddle's handler of signals
-    # Lightning's for SIGTERM, and those that programs raise in their handlers
-    r"|SystemExit: 143$|(?:\w+\.)*(?:\w{0,40}SIGTERM\w{0,40}(?:: |$)"
-    r"|\w{1,60}: (?:[Rr]eceived|[Gg]ot|[Cc]aught) (?:signal )?(?:SIGTERM|15\b))"
 )
+"""Exceptions for signals that have lines of their own, behind or in front of them."""
 _HANDLER = re.compile(r"(?:^|_)(?:sig(?:int|term|kill|hup|nal)?_?handler|handle_sig\w{0,40}|on_sig\w{0,40})$")
 """Functions that handle signals, as programs call them."""
 _FAILED = re.compile(
@@ -203,13 +201,16 @@ class TracebackReader:
         self._thrown: dict[str, str] = {}
         self._steps = 0
 
-    def read(self, line: Line) -> Iterator[tuple[ExceptionRaised, Assertion]]:
-        """Exceptions that this line completes, with their manner."""
+    def read(self, line: Line, *, signalled: bool) -> Iterator[tuple[ExceptionRaised, Assertion]]:
+        """Exceptions that this line completes, with their manner.
+
+        `signalled`: the line says by itself that a signal came, which is then no exception.
+        """
         self._lines += 1
         before = self._line_in_front(line)
         self._before[line.key] = line, self._lines
         self._last = line
-        yield from self._read(line, before)
+        yield from self._read(line, before, signalled)
 
     def _line_in_front(self, line: Line) -> Line | None:
         """The line of the same process in front of a line, which may announce it.
@@ -227,7 +228,9 @@ class TracebackReader:
         leads = before.level in SERIOUS or before.text.endswith(":")
         return None if follows and not leads else before
 
-    def _read(self, line: Line, before: Line | None) -> Iterator[tuple[ExceptionRaised, Assertion]]:
+    def _read(
+        self, line: Line, before: Line | None, signalled: bool
+    ) -> Iterator[tuple[ExceptionRaised, Assertion]]:
         text = line.text
         if (open_trace := self._open.get(line.key)) is not None:
             text = text.removeprefix(open_trace.indent)
@@ -285,7 +288,7 @@ class TracebackReader:
         self._ended[line.key] = self._lines
         ignored = self._is_ignored(line)
         self._ignored[line.key] -= self._ignored[line.key] > 0
-        if _SIGNAL_ERROR.match(text):  # the signals have events of their own
+        if signalled or _SIGNAL_ERROR.match(text):
             self._signalled.add(line.key)
             return
         if line.key in self._signalled and current is not None and _of_handler(current):
