@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import LARGEST_PID, Event, Line
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Identity, Line
 from nodedoctor.whole_numbers import whole_number
 
 
@@ -124,7 +125,11 @@ LIBRARY = re.compile(r"torch/distributed/|torch/cuda/|torch/utils/_")
 DEEPEST = 12
 """Innermost frames among which the collective is looked for."""
 FRAMES = 200
+HEADING = 80
+"""Characters of a line above a dump that may be its heading; ours."""
 _PROCESS = re.compile(r"^Process (\d{1,7}): ")
+_NOTED_RANK = re.compile(r"(?<![\w.-])(?<!local )[Rr]ank[ =:#]{0,2}(\d{1,7})\b")
+"""How people note above a dump, or behind its command, which rank it is of."""
 _THREAD = re.compile(r'^Thread \S+ \(([a-z+]+)\)(?:: "([^"]{0,200})")?')
 _FRAME = re.compile(r"^\s+(\S.{0,300}?) \(([^()]{1,500}):(\d{1,9})\)$")
 
@@ -153,13 +158,15 @@ class StackDumps:
 
     def __init__(self) -> None:
         self._process: Line | None = None
-        self._pid: int | None = None
+        self._above: Line | None = None
+        self._who = Identity()
         self._wanted = self._gil = False
         self._frames: list[StackFrame] = []
 
     def read(self, line: Line) -> Iterator[Event[ThreadStack]]:
         """The stack that ends before this line, if one does."""
         text = line.text
+        above, self._above = self._above, line
         frame = _FRAME.match(text) if self._wanted else None
         if frame is not None:
             if len(self._frames) < FRAMES:
@@ -170,7 +177,7 @@ class StackDumps:
         if process or thread:
             yield from self.flush()
         if process:
-            self._process, self._pid = line, whole_number(process[1], LARGEST_PID)
+            self._process, self._who = line, _whose_dump(line, whole_number(process[1], LARGEST_PID), above)
         elif thread and self._process is not None:
             self._gil = "gil" in thread[1]
             self._wanted = self._gil or thread[2] in ("MainThread", None)
@@ -183,9 +190,21 @@ class StackDumps:
         if not wanted or not frames or first is None:
             return
         stack = ThreadStack(frames, self._gil)
-        who = first.who.fill_from(type(first.who)(pid=self._pid))
         doing = f"waits in {stack.collective}" if stack.collective else f"is in {describe_frame(frames)}"
-        yield Event.at(first, stack, who=who, text=f"process {self._pid} {doing}")
+        yield Event.at(first, stack, who=self._who, text=f"process {self._who.pid} {doing}")
+
+
+def _whose_dump(head: Line, pid: int | None, above: Line | None) -> Identity:
+    """Whose a dump is: its process, and the rank that its head or a short line above notes."""
+    who = head.who.fill_from(Identity(pid=pid))
+    texts = [head.text]
+    if above is not None and above.place.source == head.place.source and len(above.text) <= HEADING:
+        texts.append(above.text)
+    for text in texts:
+        noted = set(_NOTED_RANK.findall(text))
+        if who.rank is None and len(noted) == 1:
+            who = replace(who, rank=whole_number(noted.pop(), LARGEST_WORLD))
+    return who
 
 
 def describe_frame(frames: tuple[StackFrame, ...]) -> str:

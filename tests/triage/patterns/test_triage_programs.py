@@ -70,6 +70,31 @@ def test_kept_stacks_show_who_is_elsewhere(tmp_path: Path) -> None:
     assert "read (ssl.py:1103)" in examined.verdict.headline
 
 
+NOTES = (
+    ("# rank {}\n", ""), ("=== rank {} ===\n", ""), ("rank {}:\n", ""), ("", "   # rank {}"),
+    ("node-1$ py-spy dump --pid {pid}  # Rank {}\n", ""), ("**rank={}** (node-1, local rank 7)\n", ""),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_a_note_beside_a_kept_stack_says_whose_it_is(note: tuple[str, str], tmp_path: Path) -> None:
+    above, behind = note
+    text = ""
+    for rank in (5, 6):
+        dump = stack(4000 + rank, *(READS if rank == 6 else WAITS))
+        dump = dump.replace("python train.py", "python train.py" + behind.format(rank))
+        text += above.format(rank, pid=4000 + rank) + dump + "\n"
+    examined = judged(tmp_path, text)
+    assert examined.verdict.cause == "cpu_stuck_or_slow_rank" and culprits(examined) == [6]
+
+
+def test_a_sentence_about_several_ranks_is_no_note_of_one(tmp_path: Path) -> None:
+    text = (
+        "rank 0 waits for rank 1:\n" + stack(4005, *READS) + "\nall are like rank 0\n\n" + stack(4006, *WAITS)
+    )
+    assert culprits(judged(tmp_path, text)) == [None]
+
+
 def test_one_kept_stack_accuses_nobody(tmp_path: Path) -> None:
     examined = judged(tmp_path, stack(4000, *READS))
     assert examined.verdict.outcome == "undetermined" and not culprits(examined)
