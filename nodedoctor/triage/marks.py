@@ -53,6 +53,8 @@ class Mark(Enum):
     """The ssh session of a person was cut off: the node went down, or only the connection did."""
     HEARTBEAT_LOST = "heartbeat_lost"
     """A coordinator hears nothing of some tasks any more; lines behind it name them."""
+    MISSING_RANK_CAME = "missing_came"
+    """A rank for which the others had waited printed something again."""
     BARRIER_VICTIM = "barrier_victim"
     """This rank reached the monitored barrier and was let down."""
     DELIBERATE_SLEEP = "asleep"

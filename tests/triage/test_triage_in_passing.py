@@ -182,3 +182,45 @@ def test_a_summary_is_read_behind_a_name_in_brackets(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_text(rows + "".join(f"[pt-worker-2] {line}\n" for line in lines))
     assert culprits(examine_job([str(log)])) == [20]
+
+
+def stalled(missing: int, times: int) -> str:
+    """Horovod's report that a rank did not come, printed by rank 0 under mpirun."""
+    head = (
+        "[1,0]<stderr>:[2026-12-11 10:00:00: W /b/horovod/common/stall_inspector.cc:107] One or more tensors "
+    )
+    report = (
+        f"{head}were submitted\n[1,0]<stderr>:Missing ranks:\n[1,0]<stderr>:{missing}: [allreduce.fc.bias]\n"
+    )
+    return report * times
+
+
+def epochs(first: int, last: int) -> str:
+    return "".join(
+        f"[1,0]<stdout>:Epoch: 2 [{n * 100}/5000]\tLoss: 0.{999 - n}\n" for n in range(first, last)
+    )
+
+
+HANDLED = (
+    "weight sync failed: RuntimeError: NCCL error; retrying\n",
+    MISTAKE.format(file="x.py").replace("Tr", "E bad row, ignored\nTr"),
+)
+
+
+@pytest.mark.parametrize("at", [1, 9, 25, 36])
+@pytest.mark.parametrize("handled", HANDLED)
+def test_a_stall_behind_the_last_step_is_weighed_whatever_was_handled(
+    handled: str, at: int, tmp_path: Path
+) -> None:
+    log = epochs(0, at) + handled + epochs(at, 40) + stalled(3, times=4)
+    examined = judged(tmp_path, log + "[1,0]<stderr>:HorovodInternalError: Horovod has been shut down\n")
+    assert examined.verdict.cause == "cpu_stuck_or_slow_rank" and culprits(examined) == [3]
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_stall_is_over_where_who_was_missing_prints_on(times: int, tmp_path: Path) -> None:
+    came = "[1,0]<stdout>:Test set: Average loss: 0.0712\n[1,0]<stdout>:saved model.pt\n"
+    log = epochs(0, 40) + stalled(0, times)
+    assert judged(tmp_path, log).verdict.outcome == "failure"
+    assert judged(tmp_path, log + came).verdict.outcome == "clean"
+    assert judged(tmp_path, log + came + stalled(0, 1)).verdict.outcome == "failure"

@@ -197,8 +197,9 @@ class EventReader:
         self._prose.read(line)
         if is_model_text(line):
             return
-        yield from self._dumps.read(line)
-        yield from self._stalls.read(line)
+        for event in (*self._dumps.read(line), *self._stalls.read(line)):
+            yield from self._counters.flush()
+            yield event
         yield from self._read_printer(line)
         shape = _SHAPES.shape_of(line.text)
         events = self._own_events(line, shape)

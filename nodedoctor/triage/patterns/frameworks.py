@@ -6,7 +6,16 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import LARGEST_WORLD, TASK_LABEL, CollectiveCall, Event, Identity, Line
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import (
+    LARGEST_WORLD,
+    RANK_LABEL,
+    TASK_LABEL,
+    CollectiveCall,
+    Event,
+    Identity,
+    Line,
+)
 from nodedoctor.triage.patterns.log_pattern import ranks_in
 from nodedoctor.triage.patterns.rows import read_rows
 from nodedoctor.triage.patterns.store import BarrierMissed, StoreWait
@@ -126,14 +135,24 @@ class StallReports:
 
     def __init__(self) -> None:
         self._open = False
+        self._missing: set[int] = set()
 
-    def read(self, line: Line) -> Iterator[Event[BarrierMissed]]:
-        """The rank that a line of the list names."""
+    def read(self, line: Line) -> Iterator[Event[BarrierMissed | Mark]]:
+        """The rank that a line of the list names, and where one of these prints something again."""
         if line.text.startswith("Missing ranks:"):
             self._open = True
             return
         label = dict(line.who.labels).get(TASK_LABEL)
         self._open = self._open and label is not None and line.text.startswith("[")
         if self._open and label is not None and label < LARGEST_WORLD:
+            self._missing.add(label)
             missed = BarrierMissed((label,), _OF_HOROVOD, passing=True)
             yield Event.at(line, missed, who=Identity())
+        elif self._missing and line.level in ("", "I") and _speaker_number(line.who) in self._missing:
+            self._missing.clear()
+            yield Event.at(line, Mark.MISSING_RANK_CAME)
+
+
+def _speaker_number(who: Identity) -> int | None:
+    """The rank that the front of a line states."""
+    return who.rank if who.rank is not None else dict(who.labels).get(RANK_LABEL)

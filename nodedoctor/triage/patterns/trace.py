@@ -131,7 +131,8 @@ def _announced_manner(line: Line | None) -> Assertion:
     how = assertion_of(line, len(line.text), len(line.text))
     if how == "warning" or (how == "handled" and leads):
         return how
-    return "retold" if line.level in ("W", "I", "D") or is_heading(line.text) else "plain"
+    caught = how == "handled" or line.level in ("W", "I", "D") or is_heading(line.text)
+    return "retold" if caught else "plain"
 
 
 def _is_in_message(before: Line | None, head: Line) -> bool:

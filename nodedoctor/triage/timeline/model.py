@@ -51,7 +51,7 @@ QUIET = (
     Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.RANK_OF_PID, Mark.SET_UP, Mark.ACTOR_PID,
     Mark.COMMUNICATOR_DESTROYED, Mark.NOT_A_LOG, Mark.OUTPUT_CONTINUED, Mark.SURVIVED_ERROR,
     Mark.RECOVERED_FROM_ERROR, Mark.RETRY_STARTED, Mark.OF_GPU, Mark.RAS_PROCESS, Mark.RAS_RUNNING,
-    *corruption.ASIDE,
+    Mark.MISSING_RANK_CAME, *corruption.ASIDE,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 

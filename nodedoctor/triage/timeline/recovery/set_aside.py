@@ -69,6 +69,12 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
     ),
     SideRule(
         "survived",
+        "the rank for which the others waited went on",
+        survived.drop_stalls_that_passed,
+        (Mark.MISSING_RANK_CAME,),
+    ),
+    SideRule(
+        "survived",
         "the run reports its own success behind it",
         survived.drop_before_success,
         (Mark.JOB_FINISHED, Mark.SERVER_READY),

@@ -53,6 +53,14 @@ def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
     return _drop_before(remaining, (Mark.JOB_FINISHED,), _is_retold)
 
 
+def drop_stalls_that_passed(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without waits for ranks that then went on, where nothing failed behind that."""
+    came = last_index(events, lambda e: e.what is Mark.MISSING_RANK_CAME)
+    if any(event.asserted and event.kind not in QUIET for event in events[came:]):
+        return events
+    return [event for event in events if not (isinstance(event.what, BarrierMissed) and event.what.passing)]
+
+
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without a process's own errors before a run's report of success, where no process failed.
 
