@@ -44,13 +44,15 @@ class DriveError:
 
 @record
 class HostOom:
-    """A process was killed for host memory; `said_by` names the reporter, `pid` the process.
+    """A process was killed for host memory; `said_by` names the reporter, `pid` the process and
+    `command` its program.
 
     `limited` where a control group's limit was reached, not the node's memory.
     """
 
     said_by: str
     pid: int | None = None
+    command: str = ""
     tasks: tuple[int, ...] = ()
     limited: bool = False
     share: str = ""
@@ -95,11 +97,12 @@ def _kernel_task_hung(match: re.Match[str]) -> KernelTaskHung:
 MEMORY = r"""
 # the kernel (mm/oom_kill.c)
 HostOom  said_by=the kernel  limited
-    emory cgroup out of memory: Kill(?:ed)? process (?P<pid>\d+)
-    |oom-kill:constraint=CONSTRAINT_MEMCG.*\bpid=(?P<pid2>\d+)
+    emory cgroup out of memory: Kill(?:ed)? process (?P<pid>\d+)(?: \((?P<command>[^()]{1,64})\))?
+    |oom-kill:constraint=CONSTRAINT_MEMCG(?:.*\btask=(?P<command2>[^,]{1,64}),|.*\b)pid=(?P<pid2>\d+)
 HostOom  said_by=the kernel
     (?:[Oo]ut of memory: )?(?<!cgroup out of memory: )Killed process (?P<pid>\d+)
-    |oom-kill:(?!constraint=CONSTRAINT_MEMCG).*\bpid=(?P<pid2>\d+)
+    (?: \((?P<command>[^()]{1,64})\))?
+    |oom-kill:(?!constraint=CONSTRAINT_MEMCG)(?:.*\btask=(?P<command2>[^,]{1,64}),|.*\b)pid=(?P<pid2>\d+)
 HostOom  said_by=the kernel
     invoked oom-killer
 # our own black box, of a group's memory.events or memory.oom_control (blackbox/memory_groups.py)

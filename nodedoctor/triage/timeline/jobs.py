@@ -28,7 +28,7 @@ from nodedoctor.triage.patterns.watchdog import TimedOut
 GAP = 60.0
 """Seconds between the last line of one job and the first of the next, at least: queues are slower. Ours."""
 _NUMBER = re.compile(r"(?:slurm|job|jobid|sge|pbs|lsf)[-_.]?(\d{3,12})(?!\d)", re.IGNORECASE)
-_OF_A_JOB = (TrainingStep, Mark.JOB_FINISHED, WorldSize, Communicator, ExceptionRaised, TimedOut, ProcessExit)
+OF_A_JOB = (TrainingStep, Mark.JOB_FINISHED, WorldSize, Communicator, ExceptionRaised, TimedOut, ProcessExit)
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class LoggedJob:
 def separate_jobs(events: Sequence[Event[Any]], speakers: Sources) -> list[LoggedJob]:
     """The jobs in these logs, the oldest first; one when nothing tells two apart."""
     ranks = _ranks_by_log(events, speakers)
-    job_logs = {e.place.source for e in events if e.kind in _OF_A_JOB} & speakers.keys()
+    job_logs = {e.place.source for e in events if e.kind in OF_A_JOB} & speakers.keys()
     jobs: list[LoggedJob] = []
     for source in sorted(job_logs, key=lambda name: (speakers[name].first or 0.0, name)):
         stats, number = speakers[source], _job_number(source)

@@ -19,6 +19,10 @@ from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, offsets_by_source
 from nodedoctor.triage.timeline.recovery.counted_on import FAR
+from nodedoctor.triage.timeline.recovery.other_times import (
+    OwnStory,
+    read_own_story,
+)
 from nodedoctor.triage.timeline.recovery.survived import is_own_error
 
 _IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
@@ -43,6 +47,7 @@ class JobContext:
     """Place of the last event in each log that ended a process or kept it from going on."""
     last_error: dict[tuple[str, int | None], int]
     """Place of the last own error of each rank in each log, that nothing says it caught."""
+    story: OwnStory
 
 
 def describe_job(
@@ -63,6 +68,7 @@ def describe_job(
         bool(first) and all(event.what.signal in (7, 9, 11) for event in first),
         offsets_by_source(filter(_is_end, events), max),
         {(e.place.source, e.who.rank): e.place.offset for e in events if _is_end(e) and is_own_error(e.what)},
+        read_own_story(events),
     )
 
 

@@ -21,6 +21,12 @@ from nodedoctor.triage.timeline.model import QUIET
 from nodedoctor.triage.timeline.recovery import counted_on, survived, teardown
 from nodedoctor.triage.timeline.recovery import job_context as job
 from nodedoctor.triage.timeline.recovery.job_context import JobContext
+from nodedoctor.triage.timeline.recovery.other_times import (
+    OwnStory,
+    is_beside_success,
+    is_of_another_program,
+    is_of_another_time,
+)
 from nodedoctor.triage.timeline.recovery.requests import drop_refused_requests
 
 _log = Log(__name__)
@@ -149,6 +155,13 @@ LINE_RULES: tuple[SideRule[tuple[str, ...]], ...] = (
 )
 """By how the line itself asserts an error (`patterns.assertion`): the first reason, whatever else speaks."""
 
+NODE_RULES: tuple[SideRule[Callable[[Event[Any], OwnStory], bool]], ...] = (
+    SideRule("survived", "the node reports it of another time than the job's", is_of_another_time),
+    SideRule("survived", "the job came to its end all the same", is_beside_success),
+    SideRule("survived", "a program was killed that is none of the job's", is_of_another_program),
+)
+"""About one error that a node reports, beside what the job's own logs tell."""
+
 JOB_RULES: tuple[SideRule[Callable[[Event[Any], JobContext], bool]], ...] = (
     SideRule("handled", "the program retells it, and the end of the job follows", job.is_retold),
     SideRule("survived", "the job was long past its start", job.is_startup_error),
@@ -179,12 +192,17 @@ def decide_in_job(events: list[Event[Any]], context: JobContext) -> tuple[list[E
     remaining: list[Event[Any]] = []
     aside: list[SideError] = []
     for event in events:
-        rule = _line_rule(event) or next((rule for rule in JOB_RULES if rule.find(event, context)), None)
+        rule = _line_rule(event) or _job_rule(event, context)
         if rule is None:
             remaining.append(event)
         else:
             aside += _set_aside((event,), rule)
     return remaining, aside
+
+
+def _job_rule(event: Event[Any], context: JobContext) -> SideRule[Any] | None:
+    of_node = next((rule for rule in NODE_RULES if rule.find(event, context.story)), None)
+    return of_node or next((rule for rule in JOB_RULES if rule.find(event, context)), None)
 
 
 def _line_rule(event: Event[Any]) -> SideRule[Any] | None:
