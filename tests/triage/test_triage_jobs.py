@@ -58,6 +58,29 @@ def test_a_job_is_picked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main([str(tmp_path), "--job", "9", "--no-node"]) == 64
 
 
+@pytest.mark.parametrize("dated", [1, 2])
+def test_an_old_log_with_hardly_a_time_is_another_job(dated: int, tmp_path: Path) -> None:
+    first = "".join(f"2026-10-30 17:01:1{n} INFO epoch 1 batch {n} loss 0.91\n" for n in range(dated))
+    trace = 'Traceback (most recent call last):\n  File "t.py", line 8, in <module>\n    net(x)\nValueError: old\n'
+    (tmp_path / "old.log").write_text(first + "".join(f"[rank0]: {line}\n" for line in trace.splitlines()))
+    (tmp_path / "new.log").write_text(job(14, 1))
+    examined = examine_job([str(tmp_path)])
+    assert culprits(examined) == [1] and len(examined.verdict.jobs) == 2
+
+
+def test_a_late_error_in_a_log_without_other_times_is_of_the_same_job(tmp_path: Path) -> None:
+    """Hours after the last step of the other log, and of a rank that has steps in it."""
+    (tmp_path / "job.out").write_text(
+        stamped(9, "".join(f"[rank0]: step {n} loss: 2.{n}\n" for n in range(9)))
+    )
+    error = "ValueError: boom"
+    trace = f'Traceback (most recent call last):\n  File "t.py", line 8, in <module>\n    net(x)\n{error}\n'
+    late = "[rank0]: reading\n" * 9 + "".join(f"[rank0]: {line}\n" for line in trace.splitlines())
+    (tmp_path / "job.err").write_text("2026-11-21 19:00:00 [rank0]: bad batch\n" + late)
+    examined = examine_job([str(tmp_path)])
+    assert culprits(examined) == [0] and len(examined.verdict.jobs) == 1
+
+
 def test_logs_of_ranks_are_one_job(tmp_path: Path) -> None:
     """One rank ended long before the others spoke: that is the failure, not another job."""
     for name in ("rank{}.log", "{}.err", "slurm-4711_{}.out"):

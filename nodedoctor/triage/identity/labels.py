@@ -150,9 +150,14 @@ class SourceStats:
     @property
     def span(self) -> tuple[float, float] | None:
         """The times of its first and last line; None when few have one."""
-        if self.first is None or self.last is None or (self.timed < TIMED and 2 * self.timed < self.lines):
+        if self.first is None or self.last is None or not self.is_timed:
             return None
         return self.first, self.last
+
+    @property
+    def is_timed(self) -> bool:
+        """True where so many lines have a time that it is when the log was written."""
+        return self.timed >= TIMED or 2 * self.timed >= self.lines
 
 
 def _is_learned(kind: str) -> bool:

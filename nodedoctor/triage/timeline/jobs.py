@@ -27,7 +27,10 @@ from nodedoctor.triage.patterns.watchdog import TimedOut
 
 GAP = 60.0
 """Seconds between the last line of one job and the first of the next, at least: queues are slower. Ours."""
+DAY = 86400.0
+"""The same for logs in which hardly a line has a time: one that is pasted is of the same day. Ours."""
 _NUMBER = re.compile(r"(?:slurm|job|jobid|sge|pbs|lsf)[-_.]?(\d{3,12})(?!\d)", re.IGNORECASE)
+_Span = tuple[float | None, float | None]
 OF_A_JOB = (TrainingStep, Mark.JOB_FINISHED, WorldSize, Communicator, ExceptionRaised, TimedOut, ProcessExit)
 
 
@@ -42,6 +45,8 @@ class LoggedJob:
     world: int | None = None
     first: float | None = None
     last: float | None = None
+    is_timed: bool = False
+    """Whether enough lines have a time in the logs of which these are the first and the last one."""
 
     def accepts(self, number: str, stats: SourceStats, ranks: set[int]) -> bool:
         """Whether a log can be of this job."""
@@ -50,17 +55,19 @@ class LoggedJob:
             return False
         elsewhere = self.hosts and stats.hosts and self.hosts.isdisjoint(stats.hosts)
         shared = bool(self.ranks & ranks) or not (self.ranks or ranks or elsewhere)
-        first, last = stats.span or (None, None)
-        return not (shared and _are_apart(self.first, self.last, first, last))
+        gap = GAP if self.is_timed and stats.is_timed else DAY
+        return not (shared and _are_apart((self.first, self.last), (stats.first, stats.last), gap))
 
     def add_log(self, source: str, stats: SourceStats, ranks: set[int]) -> None:
         """Add a log."""
         self.sources.append(source)
         self.hosts |= stats.hosts
         self.ranks |= ranks
-        first, last = stats.span or (None, None)
-        self.first = min((t for t in (self.first, first) if t is not None), default=None)
-        self.last = max((t for t in (self.last, last) if t is not None), default=None)
+        if stats.first is None or stats.last is None or (self.is_timed and not stats.is_timed):
+            return
+        if self.first is None or self.last is None or (stats.is_timed and not self.is_timed):
+            self.first, self.last, self.is_timed = stats.first, stats.last, stats.is_timed
+        self.first, self.last = min(self.first, stats.first), max(self.last, stats.last)
 
 
 def separate_jobs(events: Sequence[Event[Any]], speakers: Sources) -> list[LoggedJob]:
@@ -94,11 +101,12 @@ def events_of(job: LoggedJob, jobs: Iterable[LoggedJob], events: Iterable[Event[
     return [event for event in events if event.place.source not in foreign]
 
 
-def _are_apart(first: float | None, last: float | None, begin: float | None, end: float | None) -> bool:
+def _are_apart(a: _Span, b: _Span, gap: float) -> bool:
     """True when both spans are known and one ends well before the other begins."""
+    (first, last), (begin, end) = a, b
     if first is None or last is None or begin is None or end is None:
         return False
-    return begin - last > GAP or first - end > GAP
+    return begin - last > gap or first - end > gap
 
 
 def _job_number(path: str) -> str:
