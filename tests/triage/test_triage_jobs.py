@@ -61,7 +61,7 @@ def test_a_job_is_picked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize("dated", [1, 2])
 def test_an_old_log_with_hardly_a_time_is_another_job(dated: int, tmp_path: Path) -> None:
     first = "".join(f"2026-10-30 17:01:1{n} INFO epoch 1 batch {n} loss 0.91\n" for n in range(dated))
-    trace = 'Traceback (most recent call last):\n  File "t.py", line 8, in <module>\n    net(x)\nValueError: old\n'
+    trace = 'Traceback (most recent call last):\n  File "t.py", line 8, in f\n    f()\nValueError: old\n'
     (tmp_path / "old.log").write_text(first + "".join(f"[rank0]: {line}\n" for line in trace.splitlines()))
     (tmp_path / "new.log").write_text(job(14, 1))
     examined = examine_job([str(tmp_path)])
