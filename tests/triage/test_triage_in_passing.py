@@ -224,3 +224,31 @@ def test_a_stall_is_over_where_who_was_missing_prints_on(times: int, tmp_path: P
     assert judged(tmp_path, log).verdict.outcome == "failure"
     assert judged(tmp_path, log + came).verdict.outcome == "clean"
     assert judged(tmp_path, log + came + stalled(0, 1)).verdict.outcome == "failure"
+
+
+OFI = "NCCL WARN NET/OFI Unable to find a protocol that worked. Failed to retrieve libfabric provider\n"
+UP = "NCCL INFO ncclCommInitRankConfig comm 0x88 rank {0} nranks 2 cudaDev 0 busId 1e0 commId 0x1 - Init COMPLETE\n"
+
+
+def test_a_network_that_nccl_did_without_is_no_failure(tmp_path: Path) -> None:
+    front = "bert-0:31:60 [0] "
+    log = front + OFI + front + "NCCL INFO Using network Socket\n" + front + UP.format(0)
+    assert judged(tmp_path, log + "step 1000 acc 0.4\nstep 2000 acc 0.5\n").verdict.cause == "none"
+
+
+@pytest.mark.parametrize("front", ["bert-0:32:61 [1] ", "bert-1:31:60 [0] "])
+def test_the_communicator_of_another_process_says_nothing_of_this_one(front: str, tmp_path: Path) -> None:
+    log = front + OFI + "bert-0:31:60 [0] " + UP.format(0)
+    assert judged(tmp_path, log).verdict.cause == "network_ib"
+
+
+@pytest.mark.parametrize(
+    "words", ["GPU{}: 0000:81:00.0: GPU is lost.", "GPU {}: 0000:81:00.0: Unknown Error"]
+)
+def test_a_lost_gpu_is_of_the_rank_that_failed_on_it(words: str, tmp_path: Path) -> None:
+    error = "[rank2]: torch.AcceleratorError: CUDA error: unspecified launch failure\n"
+    listed = "E1125 10:10:12.8 9 torch/x.py:874] failed (exitcode: 1) local_rank: 2 (pid: 933) of binary: x\n"
+    for gpu, named in ((2, [2]), (3, [None])):
+        lost = f"Unable to determine the device handle for {words.format(gpu)}\n"
+        examined = judged(tmp_path, error + listed + lost)
+        assert examined.verdict.cause == "gpu_hardware_xid" and culprits(examined) == named

@@ -29,6 +29,7 @@ from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_si
 from nodedoctor.triage.model import LOCAL_RANK_LABEL, NOBODY, TASK_LABEL, Event, Identity
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import OF_SRUN, ProcessExit
+from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import XidReported
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 
@@ -101,7 +102,7 @@ def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
             "the list of its node's failures": agents.listed_rank(event.place.source, who),
             "its PCI bus": buses.rank_on(who.host, what.bus) if isinstance(what, XidReported) else None,
             "its local rank": who.local_rank if one_node and isinstance(what, ProcessExit) else None,
-            "its GPU": gpus.rank_on(who) if one_node and isinstance(what, GpuFull) else None,
+            "its GPU": gpus.rank_on(who) if one_node and isinstance(what, (GpuFull, Symptom)) else None,
         }
         return replace(who, rank=_first_rank(event.place.source, claims))
 

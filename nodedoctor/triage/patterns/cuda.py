@@ -114,7 +114,7 @@ device-lost  personal
   the GPU stopped answering the program
     ^(?!.*nvls)(?:.*(?:CUDA error|Cuda failure|CUDA failure|cudaError|CUDA_ERROR|AcceleratorError
     |HIP (?:error|failure)|Error \d+):? ?(?:999)? ?'?unknown error)|GPU is lost|fallen off the bus
-    |GPU requires reset|Unable to determine the device handle
+    |GPU requires reset|Unable to determine the device handle(?: for GPU ?(?P<gpu>\d{1,3}):)?
 [user_code_exception]
 cuda-program-fault  quoted  personal
   a CUDA kernel of the program failed

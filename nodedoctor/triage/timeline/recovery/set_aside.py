@@ -15,6 +15,7 @@ from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import ErrorFate, Event, SideError
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
+from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET
@@ -72,6 +73,12 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
         "the job came to its end behind it",
         survived.drop_before_the_end,
         (Mark.JOB_FINISHED, CancelledByUser),
+    ),
+    SideRule(
+        "survived",
+        "its communicator was complete behind it",
+        survived.drop_before_communicator,
+        (Communicator,),
     ),
     SideRule(
         "survived",

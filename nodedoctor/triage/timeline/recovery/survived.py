@@ -18,6 +18,7 @@ from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
@@ -59,6 +60,26 @@ def drop_stalls_that_passed(events: list[Event[Any]]) -> list[Event[Any]]:
     if any(event.asserted and event.kind not in QUIET for event in events[came:]):
         return events
     return [event for event in events if not (isinstance(event.what, BarrierMissed) and event.what.passing)]
+
+
+def drop_before_communicator(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without what NCCL said of a network before the same process had its communicator, over another one."""
+    begun = {(event.who.host, event.who.pid): event.place.offset for event in events if _is_complete(event)}
+    return [
+        event
+        for event in events
+        if not (
+            isinstance(event.what, Symptom)
+            and event.what.cause in ("network_ib", "network_socket_interface")
+            and event.place.offset < begun.get((event.who.host, event.who.pid), -1)
+        )
+    ]
+
+
+def _is_complete(event: Event[Any]) -> bool:
+    """True where a process of NCCL's says that its communicator works."""
+    what = event.what
+    return isinstance(what, Communicator) and what.step == "Init COMPLETE" and event.who.pid is not None
 
 
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
