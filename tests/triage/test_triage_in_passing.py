@@ -227,12 +227,12 @@ def test_a_stall_is_over_where_who_was_missing_prints_on(times: int, tmp_path: P
 
 
 OFI = "NCCL WARN NET/OFI Unable to find a protocol that worked. Failed to retrieve libfabric provider\n"
-UP = "NCCL INFO ncclCommInitRankConfig comm 0x88 rank {0} nranks 2 cudaDev 0 busId 1e0 commId 0x1 - Init COMPLETE\n"
+UP = "NCCL INFO ncclCommInitRankConfig comm 0x88 rank {0} nranks 2 cudaDev 0 busId 1e0 - Init COMPLETE"
 
 
 def test_a_network_that_nccl_did_without_is_no_failure(tmp_path: Path) -> None:
     front = "bert-0:31:60 [0] "
-    log = front + OFI + front + "NCCL INFO Using network Socket\n" + front + UP.format(0)
+    log = front + OFI + front + "NCCL INFO Using network Socket\n" + front + UP.format(0) + "\n"
     assert judged(tmp_path, log + "step 1000 acc 0.4\nstep 2000 acc 0.5\n").verdict.cause == "none"
 
 
@@ -252,3 +252,16 @@ def test_a_lost_gpu_is_of_the_rank_that_failed_on_it(words: str, tmp_path: Path)
         lost = f"Unable to determine the device handle for {words.format(gpu)}\n"
         examined = judged(tmp_path, error + listed + lost)
         assert examined.verdict.cause == "gpu_hardware_xid" and culprits(examined) == named
+
+
+def test_a_helper_that_a_shell_kills_far_back_leaves_later_errors_handled(tmp_path: Path) -> None:
+    killed = "bash: line 1: 44121 Killed                  timeout -s KILL 60 python /tmp/patch.py\n"
+    log = "".join(
+        f"(driver pid=20114) step {n} reward 0.4{n}\n" + ("(pool pid=20930) " + killed if n == 3 else "")
+        for n in range(60)
+    )
+    error = "ERROR agent loop failed\n" + MISTAKE.format(file="/w/runtime.py")
+    late = "".join(f"(driver pid=20114) {line}\n" for line in error.splitlines())
+    done = "(driver pid=20114) Training done!\n"
+    assert judged(tmp_path, log + late + done).verdict.outcome == "clean"
+    assert judged(tmp_path, log + late).verdict.cause == "user_code_exception"

@@ -58,6 +58,12 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
     ),
     SideRule(
         "survived",
+        "the job counted far on behind it, as none does whose rank has ended",
+        counted_on.drop_deaths_before_many_steps,
+        (TrainingStep,),
+    ),
+    SideRule(
+        "survived",
         "the process wrote 100 kB behind it",
         survived.drop_before_long_output,
         (Mark.SURVIVED_ERROR,),
@@ -108,12 +114,6 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
         "survived",
         "the job counted on behind it",
         counted_on.drop_before_more_steps,
-        (TrainingStep,),
-    ),
-    SideRule(
-        "survived",
-        "the job counted far on behind it, as none does whose rank has ended",
-        counted_on.drop_deaths_before_many_steps,
         (TrainingStep,),
     ),
     SideRule(
