@@ -36,7 +36,7 @@ from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify
 from nodedoctor.triage.patterns.open_errors import OpenErrors, is_task_end
 from nodedoctor.triage.patterns.prose import ProseDetector, is_model_text
 from nodedoctor.triage.patterns.restarts import RestartDetector, RetryHeadings
-from nodedoctor.triage.patterns.secondary_errors import from_helper_process
+from nodedoctor.triage.patterns.secondary_errors import from_helper_process, is_secondary
 from nodedoctor.triage.patterns.shapes import Count, LineShape, LineShapes
 from nodedoctor.triage.patterns.stacks import StackDumps
 from nodedoctor.triage.patterns.step_counters import StepCounters
@@ -306,11 +306,14 @@ def _line_events(
     signs = list(_pattern_events(line, shape.signs))
     signalled = any(isinstance(event.what, exits.LauncherSignalled) for event in signs)
     exceptions = [] if listed_exit is not None else list(traces.read(line, signalled=signalled))
-    passing = any(from_helper_process(raised) or how == "handled" for raised, how in exceptions)
+    of_no_peer = any(
+        from_helper_process(raised) or how == "handled" or not is_secondary(raised)
+        for raised, how in exceptions
+    )
     caught = next((how for _, how in exceptions if how != "plain"), "")
     has_event = False
     for event in signs:
-        if passing and isinstance(event.what, store.PeerGone):
+        if of_no_peer and isinstance(event.what, store.PeerGone):
             continue
         if caught and event.asserted and event.kind not in ALSO_AT_WARNING:
             event = replace(event, manner=caught)  # one line says one thing in one way

@@ -54,6 +54,11 @@ _OWN = re.compile(
     r"|\bCouldn't reach \S+ on the Hub\b"  # datasets/load.py
 )
 """No echo of a process that ended: a server outside of the job, a file that is empty, a call too early."""
+_SERVICES = re.compile(
+    r"[/\\](?:site|dist)-packages[/\\](?:wandb|mlflow|comet_ml|neptune|clearml|swanlab|huggingface_hub|boto3|botocore"
+    r"|s3fs|gcsfs|google[/\\]cloud)[/\\]"
+)
+"""Clients of services outside of a job: a connection that one of them lost is no peer's."""
 _STARTED = re.compile(
     r"python[\d.]*'|\b(?:torchrun|accelerate|deepspeed|srun|mpirun)\b|\.py\b|--local[_-]rank"
 )
@@ -65,7 +70,7 @@ def is_secondary(raised: ExceptionRaised) -> bool:
     name = raised.type.rpartition(".")[2]
     if name in _CUT_OFF and raised.frames and _SPAWN.search(raised.frames[-1].file):
         return True
-    if _OWN.search(raised.message):
+    if _OWN.search(raised.message) or any(_SERVICES.search(frame.file) for frame in raised.frames):
         return False
     # of a launcher about the program it started, or of a program about a tool
     if name == "CalledProcessError":

@@ -5,22 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from nodedoctor.record import record
 from nodedoctor.triage.model import NOBODY, SERIOUS, Event, Line
 from nodedoctor.triage.patterns.assertion import Assertion, assertion_of, is_heading, names_error
 from nodedoctor.triage.patterns.handling import counts_tries, tells_what_is_next
-from nodedoctor.triage.patterns.stacks import StackFrame, is_beside_job, is_library_file
+from nodedoctor.triage.patterns.open_traceback import FRAME, OpenTraceback, is_head
+from nodedoctor.triage.patterns.stacks import StackFrame, is_beside_job
 
 STEPS_BEHIND = 3
 """Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""
-FRAME_INDENT = 2
-"""Blanks in front of a frame's place in a traceback that begins at the margin (`Lib/traceback.py`)."""
-LONGEST_STACK = 64
-"""Frames kept per traceback: the innermost decide."""
-
-_FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.+))?')
 RAISED = re.compile(
     r"^((?:[A-Za-z_]\w*\.)*(?:(?:Base)?Exception|OutOfResources|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
     r"|Aborted|Iteration|Expired|NotFound|Denied|Refused|Unavailable|Invalid)))(?:\(\w+\))?"
@@ -37,8 +31,6 @@ _SIGNAL_ERROR = re.compile(
     r"|FatalError: `[^`]{1,60}` is detected by the operating system"  # Paddle's handler of signals
 )
 """Exceptions for signals that have lines of their own, behind or in front of them."""
-_HANDLER = re.compile(r"(?:^|_)(?:sig(?:int|term|kill|hup|nal)?_?handler|handle_sig\w{0,40}|on_sig\w{0,40})$")
-"""Functions that handle signals, as programs call them."""
 _FAILED = re.compile(
     r"(?i)error|exception|traceback|fail|could(?: not|n't)|cannot|can't|unable|caught|raised|due to"
 )
@@ -81,26 +73,6 @@ class CutShort:
     frames: tuple[StackFrame, ...] = ()
     error: str = ""
     echo: bool = False
-
-
-@dataclass(slots=True)
-class _OpenTraceback:
-    first: Line
-    frames: list[StackFrame] = field(default_factory=list)
-    later: bool = False
-    manner: Assertion = "plain"
-    steps: int = 0
-    indent: str = ""
-    """What is in front of each line: supervisors put it before the lines of their children."""
-    after_error: bool = False
-    """It is behind a line that the program's own logger printed as an error."""
-    in_message: bool = False
-    """A sentence of the program is in front of it in one line."""
-    in_thread: bool = False
-    announcement: str = ""
-    """The line in front of it, which may announce it, or name another error."""
-    caught: bool = False
-    """Its outermost call is a function of the program."""
 
 
 _IGNORED = re.compile(r"Exception ignored in|Error in atexit|(?:-{3} )?Logging error -{3}$")
@@ -164,18 +136,6 @@ def _without_markup(text: str) -> str:
     return text.strip("`*#").lstrip() if text[:1] in "`*#" else text.strip("`")
 
 
-def _begins_in_function(current: _OpenTraceback, outermost: re.Match[str]) -> bool:
-    """True for a stack with its head whose outermost call is a function of the program's own."""
-    has_head = current.first.text.lstrip(" ").startswith("Traceback (most recent call last)")
-    function = outermost[3] or "<module>"
-    return has_head and not function.startswith("<") and not is_library_file(outermost[1])
-
-
-def _of_handler(current: _OpenTraceback) -> bool:
-    """True for what was raised while a signal was handled."""
-    return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
-
-
 ANNOUNCED_LINES = 12
 """Lines behind the announcement of an ignored error in which its traceback may begin, among others. Ours."""
 MOST_MANNERS = 4096
@@ -186,7 +146,7 @@ class TracebackReader:
     """Collects open tracebacks per process; hands out the exception when its line comes."""
 
     def __init__(self) -> None:
-        self._open: dict[str, _OpenTraceback] = {}
+        self._open: dict[str, OpenTraceback] = {}
         self._chained: set[str] = set()
         self._signalled: set[str] = set()
         self._manners: dict[str, Assertion] = {}
@@ -240,13 +200,13 @@ class TracebackReader:
         elif (cpp_what := _WHAT.match(text)) and line.key in self._thrown:
             yield ExceptionRaised(self._thrown.pop(line.key), cpp_what[1]), "plain"
             return
-        if text.lstrip(" ").startswith("Traceback (most recent call last)"):
+        if is_head(text):
             later = line.key in self._chained
             after_error = before is not None and before.level in SERIOUS and before.time is not None
             threaded = before is not None and _IN_THREAD.match(before.text) is not None
             ignored = self._is_ignored(line)
             announcement = before.text if before is not None and not ignored else ""
-            self._open[line.key] = _OpenTraceback(
+            self._open[line.key] = OpenTraceback(
                 line,
                 later=later,
                 manner="handled" if ignored else _announced_manner(before),
@@ -264,7 +224,7 @@ class TracebackReader:
             self._ignored[line.key] += 1
             self._ignored_at[line.key] = self._lines
         current = self._open.get(line.key)
-        if current is not None and self._append_to_stack(current, text):
+        if current is not None and current.append(text):
             current.steps = self._steps
             return
         raised = (
@@ -272,10 +232,10 @@ class TracebackReader:
         )
         if raised and current is None and _CONDA_ERROR.match(raised[1]):
             return
-        if current is None and (frame := _FRAME.match(text)) and frame[3]:  # its head was cut off
+        if current is None and (frame := FRAME.match(text)) and frame[3]:  # its head was cut off
             how = "handled" if self._ignored[line.key] else _announced_manner(before)
-            current = self._open[line.key] = _OpenTraceback(line, manner=how, steps=self._steps)
-            self._append_to_stack(current, text)
+            current = self._open[line.key] = OpenTraceback(line, manner=how, steps=self._steps)
+            current.append(text)
             return
         if raised is None and current is not None and current.frames:
             raised = _QUALIFIED.match(_without_markup(text))
@@ -292,7 +252,7 @@ class TracebackReader:
         if signalled or _SIGNAL_ERROR.match(text):
             self._signalled.add(line.key)
             return
-        if line.key in self._signalled and current is not None and _of_handler(current):
+        if line.key in self._signalled and current is not None and current.is_of_handler:
             return  # the handler of the signal came into the middle of it
         self._signalled.discard(line.key)
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
@@ -350,21 +310,3 @@ class TracebackReader:
     def count_step(self) -> None:
         """A counter of steps was printed."""
         self._steps += 1
-
-    @staticmethod
-    def _append_to_stack(current: _OpenTraceback, text: str) -> bool:
-        """True when the line belongs to the stack and was taken in."""
-        frame = _FRAME.match(text)
-        if frame:
-            if not current.frames:
-                current.indent = text[: max(0, len(text) - len(text.lstrip(" ")) - FRAME_INDENT)]
-                current.caught = _begins_in_function(current, frame)
-            current.frames.append(StackFrame(frame[1], int(frame[2]), frame[3] or ""))
-            del current.frames[:-LONGEST_STACK]
-            return True
-        if not text[:1].isspace():
-            return False
-        if current.frames and not current.frames[-1].source and not set(text.strip()) <= set("^~ "):
-            last = current.frames[-1]
-            current.frames[-1] = StackFrame(last.file, last.line, last.function, text.strip()[:300])
-        return True

@@ -1,13 +1,19 @@
-"""Networks, storage and nodes: where no process is seen to end, or the logs do not say why."""
+"""Networks, storage, nodes, libraries: where no process is seen to end, or the logs do not say why."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from nodedoctor.grouping import group_by
-from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks
+from nodedoctor.triage.describe import (
+    blameable_identities,
+    describe_identities,
+    distinct_ranks,
+    identities_of,
+)
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Confidence, Event, Ground, Identity
@@ -141,3 +147,30 @@ def hung_storage(timeline: Timeline) -> Iterator[Candidate]:
     culprits = (silent,) if silent is not None else culprits
     headline = f"{describe_identities(culprits) or 'a process'} hung in the kernel: {stalls[0].what.text}"
     yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, tuple(stalls[:3]), culprits)
+
+
+def different_nccl(timeline: Timeline) -> Iterator[Candidate]:
+    """Ranks whose errors of NCCL name different versions of it."""
+    versions: dict[int, tuple[str, Event[Any]]] = {}
+    for event in timeline.of_kind(ExceptionRaised):
+        version = _NCCL_VERSION.search(event.what.message)
+        if version is not None and event.who.rank is not None:
+            versions.setdefault(event.who.rank, (version[1], event))
+    ranks = group_by(versions, lambda rank: versions[rank][0])
+    if len(ranks) > 1:
+        each = (
+            f"{version} on {describe_identities(identities_of(ranks[version]))}" for version in sorted(ranks)
+        )
+        differ = Symptom("version_mismatch", "nccl-versions-differ", "ranks run different versions of NCCL")
+        evidence = tuple(replace(versions[same[0]][1], what=differ) for same in ranks.values())
+        yield Candidate(
+            "version_mismatch",
+            "compared",
+            "high",
+            f"{differ.sentence}: {', '.join(each)}",
+            evidence[:4],
+        )
+
+
+_NCCL_VERSION = re.compile(r"\bNCCL version (\d{1,3}\.\d{1,3}\.\d{1,3})\b")
+"""How torch ends its errors of NCCL (torch/csrc/distributed/c10d/NCCLUtils.cpp)."""
