@@ -17,8 +17,8 @@ LONGEST_STACK = 64
 FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.+))?')
 _BOX_HEAD = re.compile(r"^\s*[╭┌]─+ Traceback \(most recent call last\)")
 _BOX_ROW = re.compile(r"^\s*[│╰└]|^\s")
-_BOX_FRAME = re.compile(r"^\s*(?:│ )?(\S{1,500}):(\d{1,9}) in ?(\S*)\s*│?$")
-_BOX_SOURCE = re.compile(r"^\s*(?:│ )?❱ +\d{1,9}[ │]+(\S.*?)\s*│?$")
+_BOX_FRAME = re.compile(r"^\s*(?:│ )?(\S{1,500}):(\d{1,9}) in ?([^\s│]*)[ │]*$")
+_BOX_SOURCE = re.compile(r"^\s*(?:│ )?❱ +\d{1,9}\s(.*)$")
 """How rich draws a traceback, with the lines of source around each call (`rich/traceback.py`); of a text that
 is mostly a box the sides are taken away before."""
 _HEAD = "Traceback (most recent call last)"
@@ -79,7 +79,7 @@ class OpenTraceback:
         if frame := _BOX_FRAME.match(text):
             self._add(StackFrame(frame[1], int(frame[2]), frame[3]))
         elif self.frames and (source := _BOX_SOURCE.match(text)):
-            self._set_source(source[1])
+            self._set_source(source[1].strip(" │"))
         return _BOX_ROW.match(text) is not None
 
     def _add(self, frame: StackFrame) -> None:

@@ -158,7 +158,7 @@ def different_nccl(timeline: Timeline) -> Iterator[Candidate]:
             versions.setdefault(event.who.rank, (version[1], event))
     ranks = group_by(versions, lambda rank: versions[rank][0])
     if len(ranks) > 1:
-        each = (
+        rows = (
             f"{version} on {describe_identities(identities_of(ranks[version]))}" for version in sorted(ranks)
         )
         differ = Symptom("version_mismatch", "nccl-versions-differ", "ranks run different versions of NCCL")
@@ -167,7 +167,7 @@ def different_nccl(timeline: Timeline) -> Iterator[Candidate]:
             "version_mismatch",
             "compared",
             "high",
-            f"{differ.sentence}: {', '.join(each)}",
+            f"{differ.sentence}: {', '.join(rows)}",
             evidence[:4],
         )
 
