@@ -89,3 +89,30 @@ def test_the_rank_that_failed_is_named_beside_old_reports(tmp_path: Path) -> Non
     examined = examine_job([str(tmp_path)])
     assert culprits(examined) == [5]
     assert any("another time" in error.reason for error in examined.verdict.also_seen)
+
+
+START = "ncclCommInitRankConfig comm 0x5 rank {rank} nranks 8 {bus} - Init COMPLETE\n"
+TIMEOUT = (
+    "[rank{rank}]:[E1128 18:08:01 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation"
+    " timeout: WorkNCCL(SeqNum=41, OpType=ALLREDUCE, NumelIn=9, NumelOut=9, Timeout(ms)=600000) ran for 600029"
+    " milliseconds before timing out.\n"
+)
+
+
+@pytest.mark.parametrize("silent", [1, 6])
+def test_a_bus_of_every_node_is_of_the_rank_that_gave_up_no_wait(silent: int, tmp_path: Path) -> None:
+    """Two nodes have a GPU on each bus, and the kernel's lines name no host."""
+    for node in (0, 1):
+        lines = ""
+        for local in range(4):
+            rank = 4 * node + local
+            bus = f"cudaDev {local} nvmlDev {local} busId {local + 1}b000"
+            lines += f"n{node}:90{local}:90{local} [{local}] NCCL INFO " + START.format(rank=rank, bus=bus)
+            lines += TIMEOUT.format(rank=rank) if rank != silent else ""
+        (tmp_path / f"n{node}.log").write_text(lines)
+    xid = XID.format(at="[Sat Nov 28 17:58:01 2026] ", pid=77, name="python3")
+    (tmp_path / "dmesg.txt").write_text(xid.replace("2a:00", f"{silent % 4 + 1}b:00"))
+    examined = examine_job([str(tmp_path)])
+    assert examined.verdict.cause == "gpu_hardware_xid" and culprits(examined) == [silent]
+    (tmp_path / "dmesg.txt").write_text(xid.replace("2a:00", f"{(silent + 1) % 4 + 1}b:00"))
+    assert culprits(examine_job([str(tmp_path)])) != [silent]

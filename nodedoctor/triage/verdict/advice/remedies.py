@@ -22,7 +22,8 @@ from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.timeline.node_reports import NodeFault
 from nodedoctor.triage.verdict.advice.fix_table import BY_CAUSE, BY_FAMILY, BY_NAME, Fixes
 from nodedoctor.triage.verdict.causes.families import family_of
-from nodedoctor.triage.verdict.causes.symptoms import COLOCATED, of_program
+from nodedoctor.triage.verdict.causes.symptoms import COLOCATED
+from nodedoctor.triage.verdict.causes.xids import of_program
 
 _PORT = re.compile(r"(?:[Pp]ort:? ?|\]:|\d:|\w:)(\d{2,5})\b")
 _ADDRESS = re.compile(r"(?:onnect to |\[|\()([\w.-]+?)\]?(?:[<:]|, )(\d{2,5})")

@@ -44,13 +44,14 @@ from nodedoctor.triage.verdict.causes import (
     ras,
     symptoms,
     unclassified,
+    xids,
 )
 
 Rule = Callable[[Timeline], Iterator[Candidate]]
 
 RULES: Mapping[Rule, tuple[Kind, ...]] = {
     symptoms.symptom_candidates: (Symptom,),
-    symptoms.xid_candidates: (XidReported,),
+    xids.xid_candidates: (XidReported,),
     symptoms.host_memory: (HostOom,),
     symptoms.gpu_memory: (GpuFull,),
     symptoms.duplicate_gpu: (DuplicateGpu,),

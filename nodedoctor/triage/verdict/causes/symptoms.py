@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from nodedoctor.grouping import group_by
-from nodedoctor.knowledge.xids import sxid, xid
 from nodedoctor.triage.describe import (
     blameable_identities,
     describe_briefly,
@@ -21,14 +20,13 @@ from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.frameworks import CollectiveShape
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import HostOom, MemoryUser, XidReported
+from nodedoctor.triage.patterns.machine import HostOom, MemoryUser
 from nodedoctor.triage.patterns.nccl import DuplicateGpu
 from nodedoctor.triage.patterns.progress import SettingMentioned
 from nodedoctor.triage.timeline.model import Timeline
-from nodedoctor.triage.verdict.causes.absent import sole_silent_rank
 from nodedoctor.triage.verdict.causes.culprits import find_culprits, independent_failures
 from nodedoctor.triage.verdict.causes.first_exits import people_of
-from nodedoctor.wording import decimal, sentences
+from nodedoctor.wording import decimal
 
 _GROUND: dict[Cause, Ground] = {
     "gpu_hardware_xid": "fault",
@@ -66,12 +64,6 @@ _HELPER_ENDS = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
 
 COLOCATED = frozenset(("vllm", "skyrl", "verl", "openrlhf"))
 """RL frameworks put an inference engine beside the trainers, on the same GPUs."""
-
-HARMLESS = frozenset((45, 63, 92, 121, 154))
-"""Xids that end no job, or only tell of another one's consequences (see `nodedoctor explain`)."""
-
-DEVICE_ERRORS = frozenset(("ecc", "device-lost", "cuda-program-fault"))
-"""Names of symptoms that a program reports when its GPU fails under it."""
 
 
 def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
@@ -122,67 +114,6 @@ def _interface_in(timeline: Timeline, source: str) -> str:
     settings = (e for e in timeline.of_kind(SettingMentioned) if e.place.source == source)
     values = {event.what.value for event in settings if event.what.name == _INTERFACE}
     return values.pop() if len(values) == 1 else ""
-
-
-def xid_candidates(timeline: Timeline) -> Iterator[Candidate]:
-    """A GPU fault that the driver reports; some Xids are the program's own."""
-    reports = [event for event in timeline.of_kind(XidReported) if not _is_harmless_xid(event.what)]
-    program_xids = [event for event in reports if of_program(event.what)]
-    gpu_xids = [event for event in reports if not of_program(event.what)]
-    if gpu_xids:
-        yield _judge_xid(timeline, "gpu_hardware_xid", "fault", gpu_xids)
-    if program_xids:
-        yield _judge_xid(timeline, "user_code_exception", "own error", program_xids)
-
-
-def _judge_xid(
-    timeline: Timeline, cause: Cause, ground: Ground, events: list[Event[XidReported]]
-) -> Candidate:
-    first = events[0].what
-    culprits = _ranks_on_gpus(timeline, events)
-    if not culprits and cause == "user_code_exception":
-        culprits = blameable_identities(*(event.who for event in events))
-    elif not culprits:  # the process that the driver names met the fault of its GPU
-        culprits = nodes_of(Identity(host=event.who.host) for event in events)
-    headline = f"{'SXid' if first.switch else 'Xid'} {first.code} on the device at {first.pci}"
-    headline += f" ({describe_briefly(culprits)})" if culprits else ""
-    row = None if first.switch else xid(first.code)
-    headline += f": {sentences(row.meaning)[0]}" if row is not None else ""
-    return Candidate(cause, ground, "high", headline, tuple(events[:4]), culprits)
-
-
-def _ranks_on_gpus(timeline: Timeline, events: list[Event[XidReported]]) -> tuple[Identity, ...]:
-    """The ranks on the GPUs of reports, by their processes, else by what only one rank did."""
-    ranks = tuple(distinct_ranks(event.who for event in events))
-    gpus = {(event.who.host, event.what.pci) for event in events if not event.what.switch}
-    if len(gpus) != 1:  # a switch is no GPU
-        return ranks
-    silent = sole_silent_rank(timeline, events)
-    if silent is None or silent.rank not in {event.who.gpu for event in events}:
-        return ranks or _only_device_error(timeline)
-    contradicted = ranks and silent.rank not in {who.rank for who in ranks}
-    return () if contradicted else ranks or (silent,)
-
-
-def _only_device_error(timeline: Timeline) -> tuple[Identity, ...]:
-    """The only rank whose program saw its GPU fail, the one the driver reports."""
-    ranks = distinct_ranks(
-        e.who for e in timeline.of_kind(Symptom) if e.what.personal and e.what.name in DEVICE_ERRORS
-    )
-    return tuple(ranks) if len(ranks) == 1 else ()
-
-
-def _is_harmless_xid(what: XidReported) -> bool:
-    if what.switch:
-        row = sxid(what.code)
-        return row is not None and row.kind == "non-fatal"
-    return what.code in HARMLESS
-
-
-def of_program(what: XidReported) -> bool:
-    """True for an Xid that a program's own mistake raises."""
-    row = None if what.switch else xid(what.code)
-    return row is not None and row.of_program
 
 
 def host_memory(timeline: Timeline) -> Iterator[Candidate]:
