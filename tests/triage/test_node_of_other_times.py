@@ -93,9 +93,9 @@ def test_the_rank_that_failed_is_named_beside_old_reports(tmp_path: Path) -> Non
 
 START = "ncclCommInitRankConfig comm 0x5 rank {rank} nranks 8 {bus} - Init COMPLETE\n"
 TIMEOUT = (
-    "[rank{rank}]:[E1128 18:08:01 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation"
-    " timeout: WorkNCCL(SeqNum=41, OpType=ALLREDUCE, NumelIn=9, NumelOut=9, Timeout(ms)=600000) ran for 600029"
-    " milliseconds before timing out.\n"
+    "[rank{rank}]:[E1128 18:08:01 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective"
+    " operation timeout: WorkNCCL(SeqNum=41, OpType=ALLREDUCE, NumelIn=9, NumelOut=9, Timeout(ms)=600000) ran"
+    " for 600029 milliseconds before timing out.\n"
 )
 
 
