@@ -265,3 +265,19 @@ def test_a_helper_that_a_shell_kills_far_back_leaves_later_errors_handled(tmp_pa
     done = "(driver pid=20114) Training done!\n"
     assert judged(tmp_path, log + late + done).verdict.outcome == "clean"
     assert judged(tmp_path, log + late).verdict.cause == "user_code_exception"
+
+
+@pytest.mark.parametrize(
+    "front",
+    ["[rank{}]: ", "[2026-08-08 08:23:20,501][rank {}][INFO] ", "[2026-08-08 08:23:20,501][rank{}][INFO] "],
+)
+def test_who_speaks_is_in_front_and_not_whom_the_words_mention(front: str, tmp_path: Path) -> None:
+    bye = front.format(7) + "training done, saving nothing (not rank 0), bye\n"
+    waits = "".join(
+        f"[rank{rank}]:[E0808 08:33:20.9 ProcessGroupNCCL.cpp:683] [Rank {rank}] Watchdog caught collective"
+        " operation timeout: WorkNCCL(SeqNum=62011, OpType=ALLREDUCE, NumelIn=9, NumelOut=9,"
+        " Timeout(ms)=600000) ran for 600053 milliseconds before timing out.\n"
+        for rank in range(7)
+    )
+    examined = judged(tmp_path, steps(1, 20) + bye + waits)
+    assert examined.verdict.cause == "collective_mismatch" and culprits(examined) == [7]

@@ -191,8 +191,8 @@ class EventReader:
 
     def read(self, line: Line) -> Iterator[Event[Any]]:
         """The events of a line, and those of earlier lines that it decides."""
-        if "(default_pg) Rank " in line.text:
-            line = replace(line, who=rank_in_words(line.who, _DEFAULT_GROUP, line.text))
+        if line.who.rank is None and (own := _DEFAULT_GROUP.search(line.text)):
+            line = replace(line, who=identify_speaker(line.who, own))
         self._last = line
         self._prose.read(line)
         if is_model_text(line):
@@ -292,7 +292,7 @@ def _detected(line: Line, detectors: Iterable[Detector]) -> Iterator[Event[Any]]
 
 _DEFAULT_GROUP = re.compile(r"\[PG [^\]]{0,60}\(default_pg\) Rank (?P<rank>\d{1,7})\]")
 """How a watchdog gives its rank in the default group: of this all ranks are."""
-_SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(?P<rank>\d{1,6})\b")
+_SAYS_RANK = re.compile(r"(?<!\bnot )\b[Rr]ank[ =:]{1,2}(?P<rank>\d{1,6})\b")
 """How programs without a prefix report progress in their own words: `rank=3 finished`."""
 _OWN_RANK = re.compile(r"^\[?[Rr]ank[ :=]?(?P<rank>\d{1,7})(?:\]?: |, node )")
 """The label with which an exception's message begins, `Rank 3: found NaN`: the rank of the program."""

@@ -12,7 +12,7 @@ from functools import cache
 from textwrap import shorten
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Ground, Identity
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, RANK_LABEL, Cause, Ground, Identity
 from nodedoctor.whole_numbers import LARGEST, signed, whole_number
 
 
@@ -107,7 +107,8 @@ def identify_speaker(who: Identity, match: re.Match[str]) -> Identity:
 
 def rank_in_words(who: Identity, pattern: re.Pattern[str], text: str) -> Identity:
     """An identity with the rank in a text, where the prefix has none."""
-    match = pattern.search(text) if who.rank is None else None
+    has_rank = who.rank is not None or any(kind == RANK_LABEL for kind, _ in who.labels)
+    match = None if has_rank else pattern.search(text)
     return identify_speaker(who, match) if match else who
 
 

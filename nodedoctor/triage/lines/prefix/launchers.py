@@ -9,7 +9,7 @@ from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, PrefixInfo
 from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD, SHORT_LABEL
 from nodedoctor.whole_numbers import whole_number
 
-_RANK = re.compile(r"[ \t]{0,8}\[rank(\d{1,6})\](?::|(?=[ \]])) ?")
+_RANK = re.compile(r"[ \t]{0,8}\[rank(\d{1,6})\](?::|(?=[][ ])) ?")
 _MPI = re.compile(
     r"\[(?:[\w.-]+@)?(?:\d+,)?(\d{1,6})\]<std(?:out|err)>: ?"
     r"|\[?(?:\d+,)?mpirank: ?(\d{1,6})(?:,([\w.-]{1,64}))?\]?(?:<std(?:out|err)>)?:? ?"

@@ -49,7 +49,10 @@ def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
             f"{describe_identities(culprits)} stopped sending heartbeats: its process ended, or its node"
         )
         evidence = (*lost_heartbeats[:1], *missed[:4])
-        yield Candidate("peer_died", "named", "medium", headline, evidence, culprits)
+        ranks = {who.rank for who in culprits}
+        # a fault in its own lines tells why it ended
+        fault = any(e.what.decisive and e.who.rank in ranks for e in timeline.of_kind(Symptom))
+        yield Candidate("peer_died", "echo" if fault else "named", "medium", headline, evidence, culprits)
     elif init := [event for event in timeline.of_kind(Symptom) if event.what.name == "rendezvous-failed"]:
         headline = f"{describe_identities(culprits)} never joined the rendezvous"
         evidence = (*init[:1], *missed[:4])
