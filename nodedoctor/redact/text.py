@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from nodedoctor import nodeset
+from nodedoctor.grouping import group_pairs
 from nodedoctor.redact.addresses import is_private, names_nobody, octets
 from nodedoctor.redact.known_names import HOST_KEYS, LABEL_KEYS, MOST, UNITS, USER_KEYS, Originals, is_version
 from nodedoctor.redact.names import ACCOUNTS, ordinary, public, stem
@@ -304,9 +305,7 @@ def _any_word(words: Iterable[str], depth: int = 0) -> str:
     ordered = sorted(set(words), key=lambda word: (-len(word), word))
     if len(ordered) <= _FEW or depth == _DEEP:
         return "|".join(map(re.escape, ordered))
-    by_first: dict[str, list[str]] = {}
-    for word in ordered:
-        by_first.setdefault(word[:1], []).append(word[1:])
+    by_first = group_pairs((word[:1], word[1:]) for word in ordered)
     ends = by_first.pop("", None)
     parts = [f"{re.escape(first)}(?:{_any_word(rest, depth + 1)})" for first, rest in by_first.items()]
     return "|".join([*parts, *([""] if ends else [])])
