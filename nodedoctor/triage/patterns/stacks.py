@@ -29,6 +29,11 @@ class StackFrame:
         parts = _SLASH.split(self.file)
         return "/".join(parts[-2:]) if parts[-1] in ("__init__.py", "__main__.py") else parts[-1]
 
+    @property
+    def place(self) -> str:
+        """The call in words: `all_reduce (train.py:12)`."""
+        return f"{self.function} ({self.file}:{self.line})"
+
 
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
 _DASHBOARD = re.compile(r"[/\\]ray[/\\](?:dashboard|thirdparty_files[/\\]psutil)[/\\]")
@@ -184,10 +189,5 @@ class StackDumps:
             return
         stack = ThreadStack(frames, self._gil)
         who = first.who.fill_from(type(first.who)(pid=self._pid))
-        doing = f"waits in {stack.collective}" if stack.collective else f"is in {describe_frame(frames)}"
+        doing = f"waits in {stack.collective}" if stack.collective else f"is in {frames[0].place}"
         yield Event.at(first, stack, who=who, text=f"process {self._pid} {doing}")
-
-
-def describe_frame(frames: tuple[StackFrame, ...]) -> str:
-    """The innermost frame in words."""
-    return f"{frames[0].function} ({frames[0].file}:{frames[0].line})"

@@ -75,6 +75,11 @@ FATAL = (
 """Events that no process survives: the job goes on only by a restart."""
 
 
+def is_trouble(event: Event[Any]) -> bool:
+    """True where a line says that something went wrong, and none that passed."""
+    return event.asserted and event.kind not in QUIET
+
+
 @record
 class CollectiveWait:
     """One rank that waited in a collective until its timeout; `began`: when it was enqueued."""
