@@ -15,6 +15,7 @@ from itertools import chain, groupby, product
 from math import prod
 
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.grouping import group_pairs
 
 MOST = 65_536
 """Names one set may expand to, which is as many as Slurm takes in one (MAX_SLURM_NODES, slurm.h)."""
@@ -142,9 +143,7 @@ def _fold_family(family: list[Pieces]) -> Iterator[str]:
     while places:
         place = min(places, key=lambda at: (len({_without_piece(pieces, at) for pieces in family}), -at))
         places.remove(place)
-        together: dict[Pieces, list[str]] = {}
-        for pieces in family:
-            together.setdefault(_without_piece(pieces, place), []).append(pieces[place])
+        together = group_pairs((_without_piece(pieces, place), pieces[place]) for pieces in family)
         family = [
             (*rest[:place], _format_bracket(numbers), *rest[place:]) for rest, numbers in together.items()
         ]

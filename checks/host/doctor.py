@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from nodedoctor.children.exhaustion import Exhausted, Starts
+from nodedoctor.children.exhaustion import Starts
 from nodedoctor.declare.registry import check
 from nodedoctor.engine.plugins import Plugins
 from nodedoctor.facts.host.waivers import PATH, Waivers
+from nodedoctor.grouping import group_pairs
 from nodedoctor.knowledge.fixes.exhausted import fix_of
 from nodedoctor.model import Evidence, Finding, Fix, Moment, reading
 from nodedoctor.steps import look
@@ -78,11 +79,9 @@ def exhausted(starts: Starts) -> Iterator[Finding]:
     Threshold: None of ours: the kernel refused (EAGAIN, ENOMEM, EMFILE, ENFILE of fork(2), pipe(2), open(2)).
     False positives: A limit of this session alone (ulimit, a container) says nothing about jobs elsewhere.
     """
-    by_resource: dict[str, list[tuple[str, Exhausted]]] = {}
-    for probe, what in starts.failed.items():
-        by_resource.setdefault(what.resource, []).append((probe, what))
+    by_resource = group_pairs((what.resource, (probe, what)) for probe, what in starts.failed.items())
     for resource, met in sorted(by_resource.items(), key=lambda item: not item[1][0][1].known):
-        probe, what = met[0]
+        _, what = met[0]
         evidence = [reading(probe, "@note") for probe, _ in met[:3]]
         failure = f"{count_with_noun(len(met), 'program')} could not be started"
         if not what.known:

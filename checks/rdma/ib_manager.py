@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
-from nodedoctor.grouping import group_by
+from nodedoctor.grouping import group_by, group_pairs
 from nodedoctor.knowledge.fixes.rdma import subnet_manager
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
@@ -85,9 +85,7 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
 
 def _differing_versions(different: Sequence[IbPort], others: int, usual: str) -> str:
     """Which adapters differ from the others: `mlx5_4 firmware 28.39.1002, 7 others 28.43.2026`."""
-    adapters: dict[str, list[str]] = {}
-    for port in different:
-        adapters.setdefault(str(port.firmware), []).append(port.hca)
+    adapters = group_pairs((str(port.firmware), port.hca) for port in different)
     versions_text = [
         f"{comma_list(dict.fromkeys(names), 3)} firmware {version}" for version, names in adapters.items()
     ]

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from nodedoctor.accept.measurements import Measurement
+from nodedoctor.grouping import group_by
 from nodedoctor.journal import PastRate
 from nodedoctor.knowledge.floors import BELOW_PEERS
 from nodedoctor.record import field_names, record, replace
@@ -58,9 +59,7 @@ class Row:
 
 def make_rows(measured: Iterable[Measurement], past: Mapping[str, PastRate]) -> list[Row]:
     """The rows, in the order in which their rates were measured; `past` holds earlier rates by key."""
-    groups: dict[tuple[str, str], list[Measurement]] = {}
-    for rate in measured:
-        groups.setdefault((rate.operation, rate.circumstances), []).append(rate)
+    groups = group_by(measured, lambda rate: (rate.operation, rate.circumstances))
     return [_build_row(group, past) for group in groups.values()]
 
 

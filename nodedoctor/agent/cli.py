@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from nodedoctor.cli.console import HelpFormatter, Parser, complain
+from nodedoctor.cli.console import Parser, complain
 from nodedoctor.cli.exit_codes import Exit
 
 _EPILOG = """\
@@ -40,8 +40,6 @@ def parser() -> Parser:
         prog="nodedoctor mcp",
         description="Offer read-only tools to a coding agent (Model Context Protocol, stdio only).",
         epilog=_EPILOG,
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
     )
     add = command.add_argument
     add("--allow", action="append", default=[], metavar="DIR", help="a folder whose files may be read")

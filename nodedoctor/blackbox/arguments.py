@@ -7,7 +7,7 @@ import re
 import warnings
 
 from nodedoctor.cli.arguments import process_id, seconds, slurm_job
-from nodedoctor.cli.console import HelpFormatter, Parser
+from nodedoctor.cli.console import Parser
 from nodedoctor.record import record
 
 DIR = "nodedoctor-jobs"
@@ -88,8 +88,6 @@ def watch() -> Parser:
         prog="nodedoctor watch",
         description="Live load of this node on the screen; or one job, watched until it ends or hangs.",
         epilog=_WATCH,
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
     )
     which = parser.add_argument_group("a job").add_mutually_exclusive_group()
     which.add_argument(
@@ -108,8 +106,6 @@ def run() -> Parser:
         usage="nodedoctor run [options] -- COMMAND [ARGUMENT ...]",
         description="Runs a training command and keeps what says why it hung or died.",
         epilog=_RUN,
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run, after --")
     _add_watching(parser)
@@ -142,7 +138,6 @@ def arm() -> Parser:
     parser = Parser(
         prog="nodedoctor arm",
         description="Prints what `nodedoctor run` would set for a job, and which captures work on this node.",
-        allow_abbrev=False,
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--export", action="store_true", help="lines for a shell (default)")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from nodedoctor.children import child_process
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
+from nodedoctor.grouping import group_pairs
 from nodedoctor.triage.live.gpu_use import GpuUse
 
 if TYPE_CHECKING:
@@ -62,10 +63,7 @@ async def _collect_samples(samples: list[Sequence[GpuLoad]], count: int) -> None
 
 def by_process(samples: Iterable[Sequence[GpuLoad]]) -> dict[int, GpuUse]:
     """The samples as one use of each GPU, by the pid of who uses it."""
-    by_gpu: dict[int, list[GpuLoad]] = {}
-    for loads in samples:
-        for load in loads:
-            by_gpu.setdefault(load.gpu.index, []).append(load)
+    by_gpu = group_pairs((load.gpu.index, load) for loads in samples for load in loads)
     indices_by_pid: dict[int, set[int]] = {}
     for index, loads in by_gpu.items():
         for process in loads[-1].gpu.processes or ():

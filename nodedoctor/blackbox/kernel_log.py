@@ -43,7 +43,7 @@ async def lines(ranks: Sequence[RankSample]) -> tuple[str, ...]:
     if boot is None:
         return ()
     began = time.localtime(boot + min(rank.start for rank in ranks) / TICKS_PER_SECOND - SLACK)
-    since = year_seconds(began.tm_mon, began.tm_mday, began.tm_hour, began.tm_min, began.tm_sec, None)
+    since = year_seconds(*began[1:6], None)
     relevant = (line for line in text(answer, "text").splitlines() if _is_relevant(line, since))
     return tuple(relevant)[-MOST:]
 

@@ -103,7 +103,6 @@ def parser() -> Parser:
         "with its peers on this node, and with its past in the journal.",
         epilog="exit codes: 0 accepted, 2 a floor is not met or data was wrong, 3 not all was measured (GPUs "
         "in use are never loaded), 4 slower than peers, past or a usual floor",
-        allow_abbrev=False,
     )
     add: Any = parser.add_argument
     form = parser.add_mutually_exclusive_group()

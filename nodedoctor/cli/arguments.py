@@ -6,7 +6,7 @@ import argparse
 
 from nodedoctor import __version__
 from nodedoctor.cli import outputs
-from nodedoctor.cli.console import HelpFormatter, Parser
+from nodedoctor.cli.console import Parser
 from nodedoctor.whole_numbers import whole_number
 
 DAY = 86_400
@@ -109,8 +109,6 @@ def parser() -> Parser:
         "       nodedoctor triage | read | accept | fleet | run | watch | arm | compare | explain | ...",
         description="Diagnose a GPU training node: what is broken, the evidence, the fix.",
         epilog=_EPILOG,
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add(

@@ -114,7 +114,9 @@ def parser() -> Parser:
     from nodedoctor.cli.console import Parser
 
     parser = Parser(
-        prog="nodedoctor compare", description="What changed between two reports or recorded nodes."
+        prog="nodedoctor compare",
+        description="What changed between two reports or recorded nodes.",
+        allow_abbrev=True,
     )
     parser.add_argument(
         "before", type=Path, metavar="BEFORE", help="a JSON report (also .gz), a recorded node"

@@ -75,6 +75,11 @@ class Parser(argparse.ArgumentParser):
 
     _words: Sequence[str] = ()
 
+    def __init__(self, *, epilog: str = "", allow_abbrev: bool = False, **options: Any) -> None:
+        if "\n" in epilog:
+            options["formatter_class"] = HelpFormatter
+        super().__init__(epilog=epilog or None, allow_abbrev=allow_abbrev, **options)
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's; an unknown option is named before what is missing beside it."""
         self._words = sys.argv[1:] if args is None else list(args)

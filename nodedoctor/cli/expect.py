@@ -108,7 +108,6 @@ def parser() -> Parser:
         prog="nodedoctor expect",
         description="Write an expectation file from this healthy node, for `nodedoctor --expect FILE` on "
         "other nodes.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--keys", action="store_true", help="list all keys that can be expected, with their meaning"

@@ -107,7 +107,6 @@ def parser() -> Parser:
     parser = Parser(
         prog="nodedoctor history",
         description="What earlier runs on this node found, from the journal that --journal DIR keeps.",
-        allow_abbrev=False,
     )
     parser.add_argument("--journal", default="", metavar="DIR", help="directory of the journal")
     parser.add_argument("--json", action="store_true", help="print the entries as one JSON document")

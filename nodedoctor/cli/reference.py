@@ -43,18 +43,18 @@ def main(words: list[str]) -> int:
 
 def parser() -> Parser:
     """The parser of `nodedoctor list|explain|schema`."""
-    parser = Parser(prog="nodedoctor", allow_abbrev=False)
+    parser = Parser(prog="nodedoctor")
     commands = parser.add_subparsers(required=True, parser_class=Parser)
-    listing = commands.add_parser("list", help="list checks, facts, probes or knowledge", allow_abbrev=False)
+    listing = commands.add_parser("list", help="list checks, facts, probes or knowledge")
     listing.add_argument("kind", choices=sorted(_LISTS))
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.set_defaults(run=_print_list)
     explaining = commands.add_parser(
-        "explain", help="explain a check, an Xid, an environment variable or a cause", allow_abbrev=False
+        "explain", help="explain a check, an Xid, an environment variable or a cause"
     )
     explaining.add_argument("word", nargs="+", help="a check, an Xid (79), an environment variable, a cause")
     explaining.set_defaults(run=_print_explanation)
-    schema = commands.add_parser("schema", help="the JSON Schema of a document", allow_abbrev=False)
+    schema = commands.add_parser("schema", help="the JSON Schema of a document")
     schema.add_argument("name", choices=SCHEMAS)
     schema.set_defaults(run=_print_schema)
     return parser

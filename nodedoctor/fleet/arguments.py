@@ -6,7 +6,7 @@ import argparse
 
 from nodedoctor.cli import outputs
 from nodedoctor.cli.arguments import seconds
-from nodedoctor.cli.console import HelpFormatter, Parser
+from nodedoctor.cli.console import Parser
 from nodedoctor.fleet import ending
 
 WIDEST = 4096
@@ -37,8 +37,6 @@ def parser() -> Parser:
         "--reports PATH ...) [options] [CHECK ...]",
         description="Many nodes: ask each, put the reports side by side, name the one that is different.",
         epilog=_EPILOG,
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("checks", nargs="*", metavar="CHECK", help="a check or a subject; all by default")
     _add_ways(parser.add_argument_group("which nodes").add_mutually_exclusive_group(required=True))

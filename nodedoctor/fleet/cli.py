@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nodedoctor.cli.console import complain, page_shape, write_stderr
 from nodedoctor.cli.exit_codes import Exit, severity_code
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.fleet.arguments import parser
 from nodedoctor.fleet.asking import gather_nodes, make_folder, split, transport
 from nodedoctor.fleet.ending import Lists, conclude
 
@@ -27,8 +28,6 @@ GATE_DEADLINE = 20.0
 
 def main(words: list[str]) -> int:
     """Judge each node by itself and beside the others, or measure it, alone or in pairs; the exit code."""
-    from nodedoctor.fleet.arguments import parser
-
     arguments = parser().parse_args(words)
     if arguments.pairs:
         from nodedoctor.pairs import cli as pairs

@@ -13,6 +13,7 @@ from nodedoctor.fleet.compare.causes import SharedCause, shared_causes, unexplai
 from nodedoctor.fleet.compare.grouping import GroupedProblem, blank, families, fix, nodes
 from nodedoctor.fleet.document import fleet_of, kinds_of
 from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity
+from nodedoctor.grouping import group_by, group_pairs
 from nodedoctor.knowledge.ownership import owner_column
 from nodedoctor.model import WORST_FIRST, Severity, Status
 from nodedoctor.report.inert import inert
@@ -98,9 +99,7 @@ class _Page:
 
     def silent(self, fleet: Fleet) -> None:
         """Nodes without a report, those with the same reason together."""
-        groups: dict[tuple[str, str], list[Node]] = {}
-        for node in fleet.silent:
-            groups.setdefault((node.state, blank(node.note)), []).append(node)
+        groups = group_by(fleet.silent, lambda node: (node.state, blank(node.note)))
         if groups:
             self._write_head("no report")
         self._write_limited(
@@ -149,9 +148,7 @@ class _Page:
             for problem in node.problems:
                 if problem.severity is Severity.BLIND:
                     where.setdefault((problem.reason, problem.check), {})[node.host] = None
-        groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for (reason, check), hosts in where.items():
-            groups.setdefault((reason, tuple(hosts)), []).append(check)
+        groups = group_pairs(((reason, tuple(hosts)), check) for (reason, check), hosts in where.items())
         if groups:
             self._write_head("could not be seen")
         self._write_limited(
@@ -163,10 +160,9 @@ class _Page:
 
     def notes(self, fleet: Fleet) -> None:
         """What was strange about answers that came."""
-        groups: dict[str, list[Node]] = {}
-        for node in fleet.nodes:
-            if node.state == "answered" and node.note:
-                groups.setdefault(blank(node.note), []).append(node)
+        groups = group_pairs(
+            (blank(node.note), node) for node in fleet.nodes if node.state == "answered" and node.note
+        )
         if groups:
             self._write_head("notes")
         self._write_limited(

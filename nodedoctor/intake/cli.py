@@ -6,7 +6,6 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from nodedoctor.cli.console import (
-    HelpFormatter,
     Parser,
     complain,
     emit,
@@ -144,8 +143,6 @@ def parser() -> Parser:
         description="Judge what was mailed or pasted: outputs of tools, bug reports, sosreports, mails, "
         "job logs, recordings. Each is recognised by its content.",
         epilog=_EPILOG,
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
     )
     add = command.add_argument
     add("paths", nargs="*", metavar="PATH", help="files, folders, archives, in any mix; - is standard input")

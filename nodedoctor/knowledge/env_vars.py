@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Literal
 
+from nodedoctor.grouping import group_pairs
 from nodedoctor.knowledge.table import cached_rows, raw_rows, rows, typed
 from nodedoctor.record import record
 
@@ -95,10 +96,7 @@ def _by_upper() -> dict[str, str]:
 @cache
 def _by_length() -> dict[int, list[tuple[str, frozenset[str]]]]:
     """Names with their letters, in the order of the table."""
-    names: dict[int, list[tuple[str, frozenset[str]]]] = {}
-    for name in _by_upper():
-        names.setdefault(len(name), []).append((name, frozenset(name)))
-    return names
+    return group_pairs((len(name), (name, frozenset(name))) for name in _by_upper())
 
 
 timeout_settings = cached_rows("env_vars", "timeouts", TimeoutSetting)

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median, median_low
 
-from nodedoctor.pairs.model import Measurement, Pair
+from nodedoctor.grouping import group_pairs
+from nodedoctor.pairs.model import Measurement
 
 SLOW_BELOW = 0.8
 """Share of what a good pair has. Our choice: between healthy pairs of one fabric nccl-tests and ib_write_bw
@@ -58,17 +59,13 @@ def loss_of_a_bad_pair(measured: Iterable[Measurement]) -> float:
     vote for far more than most are compared with the rest, however many of the pairs they own. One pair alone
     has nothing to be compared with.
     """
-    by_pair: dict[Pair, list[float]] = defaultdict(list)
-    for measurement in measured:
-        if measurement.loss is not None:
-            by_pair[measurement.pair].append(measurement.loss)
+    by_pair = group_pairs(
+        (measurement.pair, measurement.loss) for measurement in measured if measurement.loss is not None
+    )
     if len(by_pair) < 2:
         return LOSSY_ABOVE
     losses = {pair: median(values) for pair, values in by_pair.items()}
-    of_node: dict[str, list[float]] = defaultdict(list)
-    for pair, loss in losses.items():
-        for name in pair:
-            of_node[name].append(loss)
+    of_node = group_pairs((name, loss) for pair, loss in losses.items() for name in pair)
     votes = {name: _quartile_value(values, 1) for name, values in of_node.items()}
     most = max(LOSSY_ABOVE, LOSSIER * median_low(votes.values()))
     rest = [loss for pair, loss in losses.items() if all(votes[name] <= most for name in pair)]

@@ -98,7 +98,7 @@ BUCKETS = "s3[an]?|gcs|gs|az|abfss?|wasbs?|r2|oss|swift"
 """Schemes of addresses whose first part names a store."""
 NETWORKS = "(?:o2ib|tcp|gni|kfi|ptlf)[0-9]{0,3}"
 """Lustre's networks, which follow @ in the address of a server (lctl(8))."""
-_LINES = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf]|[0-7]{3})|\x1b?\[[0-9]{1,2}m")
+ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf]|[0-7]{3})|\x1b?\[[0-9]{1,2}m")
 
 # A pattern that begins with letters is looked for ten times as fast as one that begins with a boundary.
 _HOSTS = (
@@ -172,7 +172,7 @@ _NO_LABEL = frozenset({"default", "kube-system", "kube-public", "monitoring", "g
 
 def named_in(corpus: str, most: int) -> Identities:
     """The names in free text where one must be; at most so many of each."""
-    lines = _LINES.sub("\n", corpus)
+    lines = ESCAPE.sub("\n", corpus)
     stores: dict[str, None] = {}
     host_words = (*_each_match(_HOSTS, lines), *_lustre_servers(lines), *_address_hosts(lines, stores))
     names = dict.fromkeys(word.rstrip(".-") for word in host_words)

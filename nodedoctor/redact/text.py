@@ -10,16 +10,16 @@ import re
 from collections.abc import Callable, Iterable
 
 from nodedoctor import nodeset
+from nodedoctor.grouping import group_pairs
 from nodedoctor.redact.addresses import is_private, names_nobody, octets
 from nodedoctor.redact.known_names import HOST_KEYS, LABEL_KEYS, MOST, UNITS, USER_KEYS, Originals, is_version
 from nodedoctor.redact.names import ACCOUNTS, ordinary, public, stem
-from nodedoctor.redact.prose import BUCKETS, DOMAIN, NETWORKS, SHARE, names_somebody
+from nodedoctor.redact.prose import BUCKETS, DOMAIN, ESCAPE, NETWORKS, SHARE, names_somebody
 from nodedoctor.redact.shapes import DIGITS, HEX4, LETTERS, NEAR_DIGITS
 from nodedoctor.redact.standins import StandIns, hyphened
 
 _START = "(?<![0-9A-Za-z])"
 _END = "(?![0-9A-Za-z])"
-_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf]|[0-7]{3})|\x1b?\[[0-9]{1,2}m")
 _BOUNDARY = "\0"
 """Put behind escapes, so that a word begins there; escapes in the pattern take four times as long."""
 
@@ -93,7 +93,7 @@ class Replacer:
     def _redact_plain(self, text: str) -> str:
         if _BOUNDARY in text or ("\\" not in text and "\x1b" not in text):
             return self._pattern.sub(self._replace_match, text)
-        marked = _ESCAPE.sub(lambda escape: escape[0] + _BOUNDARY, text)
+        marked = ESCAPE.sub(lambda escape: escape[0] + _BOUNDARY, text)
         return self._pattern.sub(self._replace_match, marked).replace(_BOUNDARY, "")
 
     def name(self, kind: str, text: str) -> str:
@@ -304,9 +304,7 @@ def _any_word(words: Iterable[str], depth: int = 0) -> str:
     ordered = sorted(set(words), key=lambda word: (-len(word), word))
     if len(ordered) <= _FEW or depth == _DEEP:
         return "|".join(map(re.escape, ordered))
-    by_first: dict[str, list[str]] = {}
-    for word in ordered:
-        by_first.setdefault(word[:1], []).append(word[1:])
+    by_first = group_pairs((word[:1], word[1:]) for word in ordered)
     ends = by_first.pop("", None)
     parts = [f"{re.escape(first)}(?:{_any_word(rest, depth + 1)})" for first, rest in by_first.items()]
     return "|".join([*parts, *([""] if ends else [])])

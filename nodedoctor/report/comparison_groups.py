@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from nodedoctor.grouping import group_by
 from nodedoctor.nodeset import natural_key
 from nodedoctor.record import record
 from nodedoctor.report.comparison import Change, Direction, FactChange, told
@@ -66,9 +67,7 @@ class FactGroup:
 
 def change_groups(changes: Iterable[Change]) -> list[ChangeGroup]:
     """Changes with the same reason as one, in the order of the first of each."""
-    same: dict[tuple[str, str, str], list[Change]] = {}
-    for change in changes:
-        same.setdefault((change.way, change.words, _change_reason(change)), []).append(change)
+    same = group_by(changes, lambda change: (change.way, change.words, _change_reason(change)))
     return [
         ChangeGroup(told(changes_alike[0]) if len(changes_alike) == 1 else reason, tuple(changes_alike))
         for (_, _, reason), changes_alike in same.items()
@@ -77,9 +76,7 @@ def change_groups(changes: Iterable[Change]) -> list[ChangeGroup]:
 
 def fact_groups(facts: Iterable[FactChange]) -> list[FactGroup]:
     """Facts that changed alike as one, then the different values of one device, in the order of names."""
-    same: dict[tuple[str, str | None, str | None], list[FactChange]] = {}
-    for fact in facts:
-        same.setdefault((_VARYING.sub("*", fact.name), fact.before, fact.after), []).append(fact)
+    same = group_by(facts, lambda fact: (_VARYING.sub("*", fact.name), fact.before, fact.after))
     many = [FactGroup(_name_pattern(equal), tuple(equal)) for equal in same.values() if len(equal) > 1]
     alone = [equal[0] for equal in same.values() if len(equal) == 1]
     return sorted([*_merge_groups(many), *_of_devices(alone)], key=lambda group: group.facts[0].name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from nodedoctor.grouping import group_by
 from nodedoctor.json_shapes import Json, as_list, mapping, number, objects, text, texts, whole_number, words
 from nodedoctor.knowledge.ownership import owner_word
 from nodedoctor.model import Status
@@ -162,9 +163,7 @@ def _opening_lines(document: Json, first: StepText | None) -> Iterator[Labelled]
 
 def _rank_names(members: Sequence[Json]) -> str:
     """`rank 37 on gpu-005, GPU 5, pid 4242`; of several on a host the ranks alone."""
-    hosts: dict[tuple[str, str], list[Json]] = {}
-    for who in members:
-        hosts.setdefault((words(who.get("world")), words(who.get("host"))), []).append(who)
+    hosts = group_by(members, lambda who: (words(who.get("world")), words(who.get("host"))))
     return "; ".join(_host_ranks(world, host, members) for (world, host), members in hosts.items())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nodedoctor.grouping import group_by
 from nodedoctor.json_shapes import Json, as_list, objects, whole_number, words
 from nodedoctor.record import record
 from nodedoctor.report.ranks import is_span, ranges
@@ -32,9 +33,7 @@ def moments(document: Json) -> list[Moment]:
     grouped = [_read_moment(item) for item in objects(document.get("moments"))]
     if grouped:
         return grouped
-    groups: dict[str, list[Json]] = {}
-    for item in objects(document.get("timeline")):
-        groups.setdefault(words(item.get("event")), []).append(item)
+    groups = group_by(objects(document.get("timeline")), lambda item: words(item.get("event")))
     for event, items in groups.items():
         times = [time for item in items if (time := words(item.get("time")))]
         numbers = sorted({rank for item in items if (rank := whole_number(item, "rank")) is not None})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nodedoctor.grouping import group_by
 from nodedoctor.json_shapes import Json, as_list, mapping, objects, words
 from nodedoctor.record import record, replace
 from nodedoctor.report.inert import inert
@@ -87,9 +88,7 @@ def rank_marks(document: Json) -> list[Seat]:
 
 def groups(seats: Sequence[Seat]) -> list[tuple[str, str, list[Seat]]]:
     """Mark, meaning and the ranks it is true of; where it began first, those that waited last."""
-    by_key: dict[tuple[str, str], list[Seat]] = {}
-    for seat in seats:
-        by_key.setdefault((seat.mark, seat.meaning), []).append(seat)
+    by_key = group_by(seats, lambda seat: (seat.mark, seat.meaning))
     order = sorted(by_key, key=lambda key: (GRAVE.find(key[0]) % (len(GRAVE) + 1), key[0]))
     return [(mark, meaning, by_key[mark, meaning]) for mark, meaning in order]
 

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from nodedoctor.cli.console import HelpFormatter, Parser, columns, complain, emit, has_colours, write_stderr
+from nodedoctor.cli.console import Parser, columns, complain, emit, has_colours, write_stderr
 from nodedoctor.cli.exit_codes import Exit, outcome_code
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import text, texts
@@ -249,8 +249,6 @@ def parser() -> Parser:
         description="Diagnose why a job died: the guilty rank, the evidence, the fix, and what is not "
         "the cause.",
         epilog=_EPILOG,
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
     )
     add = result.add_argument
     add(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nodedoctor.grouping import group_pairs
 from nodedoctor.nodeset import natural_key
 from nodedoctor.record import record
 from nodedoctor.whole_numbers import spans
@@ -43,9 +44,7 @@ class RankGroupActivity:
 
 def group_by_activity(observations: Iterable[tuple[int | None, str, str]]) -> list[RankGroupActivity]:
     """Ranks, their hosts, and what each does, as groups; the smallest group first."""
-    groups: dict[str, list[tuple[int | None, str]]] = {}
-    for rank, host, doing in observations:
-        groups.setdefault(doing, []).append((rank, host))
+    groups = group_pairs((doing, (rank, host)) for rank, host, doing in observations)
     activities = [
         RankGroupActivity(
             doing,

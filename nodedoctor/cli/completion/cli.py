@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from nodedoctor.cli.completion.vocabulary import vocabulary
-from nodedoctor.cli.console import HelpFormatter, Parser, complain, emit
+from nodedoctor.cli.console import Parser, complain, emit
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 
@@ -36,8 +36,6 @@ def parser() -> Parser:
         prog="nodedoctor completion",
         description="Print the script that lets a shell complete the words of nodedoctor.",
         epilog=_EPILOG,
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
     return parser

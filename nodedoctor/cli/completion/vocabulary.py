@@ -7,23 +7,14 @@ import importlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from nodedoctor.cli.main import MODULES
 from nodedoctor.record import record
 
 FILES, FOLDERS = "(files)", "(folders)"
 """What a value can be besides one of a list of words."""
 
-_ELSEWHERE = {
-    "triage": "nodedoctor.triage.cli",
-    "read": "nodedoctor.intake.cli",
-    "mcp": "nodedoctor.agent.cli",
-    "fleet": "nodedoctor.fleet.arguments",
-    "accept": "nodedoctor.cli.accept",
-    "history": "nodedoctor.cli.history",
-    "compare": "nodedoctor.cli.compare",
-    "expect": "nodedoctor.cli.expect",
-    "completion": "nodedoctor.cli.completion.cli",
-}
-"""Subcommands, and the module whose `parser()` reads their arguments."""
+_OWN_PARSERS = ("triage", "read", "mcp", "fleet", "accept", "history", "compare", "expect", "completion")
+"""Subcommands whose modules have a `parser()` that reads their arguments."""
 
 _ABOUT = {
     "triage": "why a job died",
@@ -116,8 +107,8 @@ def _all_commands(lists: dict[str, Words]) -> Iterator[Subcommand]:
 
     diagnosis = _read_command("", "", arguments.parser(), lists)
     yield diagnosis
-    for name, where in _ELSEWHERE.items():
-        yield _read_command(name, _ABOUT[name], importlib.import_module(where).parser(), lists)
+    for name in _OWN_PARSERS:
+        yield _read_command(name, _ABOUT[name], importlib.import_module(MODULES[name]).parser(), lists)
     for parser in (blackbox.watch(), blackbox.run(), blackbox.arm()):
         name = parser.prog.rpartition(" ")[2]
         yield _read_command(name, _ABOUT[name], parser, lists)

@@ -13,6 +13,7 @@ from nodedoctor.children.exhaustion import STARVED, exhausted_in
 from nodedoctor.declare.registry import Check, probes_of
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.headlines import headline, masked
+from nodedoctor.grouping import group_by, group_pairs
 from nodedoctor.knowledge.gates import is_harmless, schedulable, strictness, worst
 from nodedoctor.knowledge.ownership import move_of, reason_of
 from nodedoctor.model import (
@@ -96,15 +97,13 @@ class _Work:
         self.outcomes = {observation.probe: observation.outcome for observation in observations}
         self.starved = {observation.probe for observation in observations if exhausted_in(observation)}
         self.sick: dict[str, NamedFinding] = {}
-        self.of_check: dict[str, list[NamedFinding]] = {}
         for result in results:
             for finding in result.findings:
                 id = identifier(result.check, finding.subject)
                 previous = self.sick.get(id)
                 if _is_sick(finding) and (previous is None or previous.finding.severity < finding.severity):
                     self.sick[id] = NamedFinding(id, result.check, finding)
-        for entry in self.sick.values():
-            self.of_check.setdefault(entry.check, []).append(entry)
+        self.of_check = group_by(self.sick.values(), lambda entry: entry.check)
         self.leaders = self._find_leaders()
 
     def roots(self) -> dict[str, str]:
@@ -207,10 +206,8 @@ class _Work:
 
     def _find_leaders(self) -> dict[str, str]:
         """Findings that say the same of all like devices, each with the one of the lowest device."""
-        groups: dict[tuple[object, ...], list[NamedFinding]] = {}
-        for entry in self.sick.values():
-            if self.devices.like(entry.finding.subject):
-                groups.setdefault(_outcome_of(entry), []).append(entry)
+        comparable = (entry for entry in self.sick.values() if self.devices.like(entry.finding.subject))
+        groups = group_by(comparable, _outcome_of)
         leaders: dict[str, str] = {}
         for group in groups.values():
             have = {self.devices.name(entry.finding.subject) for entry in group}
@@ -266,9 +263,7 @@ class _Work:
 
     def causes(self, roots: Mapping[str, str], unjudged: Mapping[str, int]) -> tuple[Cause, ...]:
         """One for each root, in the order in which they matter."""
-        members: dict[str, list[NamedFinding]] = {}
-        for id, root in roots.items():
-            members.setdefault(root, []).append(self.sick[id])
+        members = group_pairs((root, self.sick[id]) for id, root in roots.items())
         ranked = [
             (self._root_severity(root, group), self._build_cause(root, group, unjudged.get(root, 0)))
             for root, group in members.items()

@@ -10,6 +10,7 @@ from typing import Any
 from nodedoctor.declare.registry import fact
 from nodedoctor.facts.host.env import Env, EnvFile
 from nodedoctor.facts.host.processes import Process, Processes
+from nodedoctor.grouping import group_pairs
 from nodedoctor.knowledge.env_vars import family, is_env_var, suggest
 from nodedoctor.model import Evidence, Unseen, reading
 from nodedoctor.record import field, record
@@ -94,9 +95,7 @@ class Settings:
 
     def all(self) -> tuple[Setting, ...]:
         """Every variable with every value it has, sorted by name."""
-        places_by_setting: dict[tuple[str, str], list[str]] = {}
-        for place, name, value in self._occurrences():
-            places_by_setting.setdefault((name, value), []).append(place)
+        places_by_setting = group_pairs(((name, value), place) for place, name, value in self._occurrences())
         return tuple(
             Setting(name, value, _shorten_places(places), "processes" if places[0] in self.ranks else "env")
             for (name, value), places in sorted(places_by_setting.items())
@@ -125,9 +124,7 @@ class Settings:
             ranks = {label: self.ranks[label] for label in job}
             names = {name for variables in ranks.values() for name in variables} - set(_OF_ONE_RANK)
             for name in sorted(name for name in names if name.startswith(("NCCL_", "TORCH_", "GLOO_"))):
-                by_value: dict[str, list[str]] = {}
-                for label, variables in ranks.items():
-                    by_value.setdefault(variables.get(name, ""), []).append(label)
+                by_value = group_pairs((variables.get(name, ""), label) for label, variables in ranks.items())
                 if len(by_value) > 1:
                     yield name, {value: tuple(labels) for value, labels in by_value.items()}
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
+from nodedoctor.grouping import group_pairs
 from nodedoctor.record import record
 
 EVIDENCE = 400  # characters of a line that are kept
@@ -75,10 +76,7 @@ class KernelLine:
 
 def lines_with(words: Iterable[str], text: str, boot_epoch: float | None = None) -> Iterator[KernelLine]:
     """The messages that hold one of the words, in the log's order. `boot_epoch` dates a bare dmesg."""
-    words_at: dict[int, list[str]] = {}
-    for word in words:
-        for start in _line_starts(text, word):
-            words_at.setdefault(start, []).append(word)
+    words_at = group_pairs((start, word) for word in words for start in _line_starts(text, word))
     for start in sorted(words_at):
         raw = line_at(text, start)
         head = _HEAD.match(raw)

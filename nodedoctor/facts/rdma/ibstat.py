@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import Command, Lane, Options, fact, pasted, probe, skipped
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.rdma.port import IbPort, guid, layer_word, phys_word, state_word
-from nodedoctor.facts.rdma.sysfs import CLASS, Gid, NetDevice
+from nodedoctor.facts.rdma.sysfs import CLASS, RATE, Gid, NetDevice
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.patterns import regex
 from nodedoctor.record import record
@@ -25,7 +25,6 @@ rdma_link = pasted("rdma-link", "The output of rdma link.")
 ibv_devinfo = pasted("ibv-devinfo", "The output of ibv_devinfo, with or without -v.")
 
 _RATE = regex(r"(\d{1,5}(?:\.\d)?)")
-_GBPS = regex(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
 _SPEED = regex(r"(\d{1,4}(?:\.\d)?) Gbps")
 
 
@@ -165,7 +164,7 @@ _STATUS = re.compile(r"^[> \t]*Infiniband device '([\w.-]{1,64})' port (\d{1,3})
 def _ibstatus_ports(text: str) -> Iterator[IbPort]:
     for head, lines in _split_blocks(text, _STATUS):
         fields = _parse_pairs(lines)
-        rate = _GBPS.search(fields.get("rate", ""))
+        rate = RATE.search(fields.get("rate", ""))
         yield IbPort(
             head.group(1),
             int(head.group(2)),

@@ -23,7 +23,7 @@ _IDENTITY = ("hca_type", "fw_ver", "board_id", "hw_rev", "node_desc", "node_guid
 _CARD = ("sys_image_guid", "gdr")
 _PORT = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid", "sm_sl", "lid_mask_count", "cap_mask")
 _GIDS = ("[0-9]", "1[0-5]")  # the table has 256 rows; RoCE fills a handful per address
-_RATE = re.compile(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
+RATE = re.compile(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
 
 
 @probe("rdma", timeout=8, lane=Lane.FS)
@@ -208,7 +208,7 @@ def _read_netdev(files: Files, here: str, name: str) -> NetDevice:
 
 def _read_port(files: Files, here: str, number: int) -> RdmaPort:
     rate = files.text(f"{here}/rate")
-    match = _RATE.match(rate or "")
+    match = RATE.match(rate or "")
     return RdmaPort(
         number=number,
         state=_state_word(files.text(f"{here}/state")),

@@ -11,6 +11,7 @@ from functools import partial
 
 from nodedoctor.declare.registry import pasted
 from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict, in_json, make_verdict
+from nodedoctor.grouping import group_pairs
 from nodedoctor.json_shapes import Json, loaded, mapping, part, text, texts
 from nodedoctor.patterns import regex
 from nodedoctor.record import replace
@@ -36,10 +37,7 @@ def verdicts(output: str) -> Iterator[Verdict]:
     verdicts_read = [
         *(_json_verdicts(output) if output.lstrip().startswith("{") else _table_verdicts(output))
     ]
-    by_entity: dict[str, list[Verdict]] = {}
-    for verdict in verdicts_read:
-        if verdict.subject:
-            by_entity.setdefault(verdict.subject, []).append(verdict)
+    by_entity = group_pairs((verdict.subject, verdict) for verdict in verdicts_read if verdict.subject)
     yield from map(_of_entity, by_entity.values()) if by_entity else verdicts_read
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from nodedoctor.fleet.compare.grouping import blank, fix_of
 from nodedoctor.fleet.model import Node, NodeCause, Problem
+from nodedoctor.grouping import group_pairs
 from nodedoctor.knowledge.ownership import action_words
 from nodedoctor.model import Severity, Status
 from nodedoctor.record import record
@@ -41,10 +42,7 @@ class SharedCause:
     @property
     def variants(self) -> dict[str, list[str]]:
         """The nodes by their own words, the words of the first node first."""
-        by_words: dict[str, list[str]] = {}
-        for node, cause in self.members:
-            by_words.setdefault(cause.headline, []).append(node.host)
-        return by_words
+        return group_pairs((cause.headline, node.host) for node, cause in self.members)
 
     @property
     def same_words(self) -> bool:

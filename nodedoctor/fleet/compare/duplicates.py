@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from nodedoctor.fleet.model import Node
+from nodedoctor.grouping import group_by
 from nodedoctor.nodeset import natural_key
 
 REBOOT = 60.0
@@ -19,9 +20,7 @@ REBOOT = 60.0
 
 def drop_duplicates(nodes: Iterable[Node]) -> Iterator[Node]:
     """A node for every machine, each by a name no other has; in the order people count."""
-    by_name: dict[str, list[Node]] = {}
-    for node in nodes:
-        by_name.setdefault(node.host, []).append(node)
+    by_name = group_by(nodes, lambda node: node.host)
     names = set(by_name)
     for name in sorted(by_name, key=natural_key):
         first, *others = (_newest_report(reports) for reports in _group_machines(by_name[name]))

@@ -15,6 +15,7 @@ from nodedoctor.fleet.compare import clocks, traits
 from nodedoctor.fleet.compare.reachability import unreached
 from nodedoctor.fleet.compare.traits import Measure, Trait
 from nodedoctor.fleet.model import Node, Oddity, ValueGroup
+from nodedoctor.grouping import group_pairs
 from nodedoctor.model import Status
 from nodedoctor.nodeset import fold, natural_key
 
@@ -242,10 +243,7 @@ def _build_oddity(
 
 def _group_values(values: Iterable[tuple[str, str]]) -> list[ValueGroup]:
     """Hosts by value in their order, the largest group first; "" is no value."""
-    by_value: dict[str, list[str]] = {}
-    for host, value in values:
-        if value:
-            by_value.setdefault(value, []).append(host)
+    by_value = group_pairs((value, host) for host, value in values if value)
     groups = [ValueGroup(value, tuple(hosts)) for value, hosts in by_value.items()]
     return sorted(groups, key=lambda group: (-len(group.hosts), natural_key(group.value)))
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
+from nodedoctor.grouping import group_pairs
 from nodedoctor.report.html import blocks
 from nodedoctor.report.html.markup import Markup, each_piece, element, join_pieces
 
@@ -159,9 +160,7 @@ def _group_keys(value: Mapping[str, Any]) -> str:
     """Many keys with few different values, by value; nothing for any other object."""
     if len(value) < MANY or any(isinstance(inner, dict | list | tuple) for inner in value.values()):
         return ""
-    keys: dict[str, list[str]] = {}
-    for key, inner in value.items():
-        keys.setdefault(_plain_value(inner, 0), []).append(str(key))
+    keys = group_pairs((_plain_value(inner, 0), str(key)) for key, inner in value.items())
     if len(keys) > FEW:
         return ""
     usual = max(keys, key=lambda inner: len(keys[inner]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nodedoctor.grouping import group_by, group_pairs
 from nodedoctor.json_shapes import objects, words
 from nodedoctor.model import Status
 from nodedoctor.nodeset import fold
@@ -69,9 +70,7 @@ def matrix(nodes: Sequence[NodeFindings], checks: Sequence[str]) -> Markup:
     columns = list(dict.fromkeys([*(check for check in checks if check in affected), *affected]))
     if not columns:
         return Markup()
-    same: dict[tuple[Piece, ...], list[str]] = {}
-    for node in nodes:
-        same.setdefault(tuple(_check_cells(node, columns)), []).append(node.host)
+    same = group_pairs((tuple(_check_cells(node, columns)), node.host) for node in nodes)
     room = max(1, CELLS // len(columns))
     names = (element("th", element("span", name), scope="col") for name in columns)
     body = each_piece(_node_row(cells, hosts) for cells, hosts in list(same.items())[:room])
@@ -86,18 +85,14 @@ def matrix(nodes: Sequence[NodeFindings], checks: Sequence[str]) -> Markup:
 
 def problems(nodes: Sequence[NodeFindings]) -> Markup:
     """What is wrong on each node."""
-    groups: dict[tuple[Problem, ...], list[NodeFindings]] = {}
-    for node in nodes:
-        groups.setdefault(node.said, []).append(node)
+    groups = group_by(nodes, lambda node: node.said)
     few = len(groups) <= OPEN
     return each_piece((_node_group(group, few) for group in groups.values()), between="\n")
 
 
 def blind(nodes: Sequence[NodeFindings]) -> Markup:
     """Nodes on which nothing is known to be wrong, by what could not be seen."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for node in nodes:
-        groups.setdefault(tuple(dict.fromkeys(node.unseen)), []).append(node.host)
+    groups = group_pairs((tuple(dict.fromkeys(node.unseen)), node.host) for node in nodes)
     return blocks.rows(
         blocks.row(blocks.mark("UNKN", "unknown"), hosts_of(hosts), _not_seen(checks))
         for checks, hosts in groups.items()

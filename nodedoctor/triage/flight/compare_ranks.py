@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from nodedoctor.grouping import group_pairs
 from nodedoctor.record import record
 from nodedoctor.triage.flight.dump import RankDump
 from nodedoctor.triage.flight.records import CollectiveRecord, GroupState
@@ -166,9 +167,7 @@ def wait_sinks(groups: Sequence[GroupAlignment], pairs: Mapping[int, Iterable[in
 
 def find_minority(values: dict[int, str]) -> list[int]:
     """The ranks that differ from a clear majority, of two or more that agree."""
-    votes: dict[str, list[int]] = defaultdict(list)
-    for rank, value in values.items():
-        votes[value].append(rank)
+    votes = group_pairs((value, rank) for rank, value in values.items())
     if len(votes) < 2:
         return []
     most = max(votes.values(), key=len)

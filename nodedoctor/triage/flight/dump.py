@@ -16,7 +16,6 @@ from nodedoctor.triage.flight.records import (
     Transfer,
     apply_status,
     group_states,
-    integer_value,
     members_of,
     open_transfers,
     sequence_number,
@@ -30,7 +29,7 @@ from nodedoctor.triage.flight.unpickle import (
     shorten_pickle,
 )
 from nodedoctor.triage.identity.paths import rank_of_dump
-from nodedoctor.whole_numbers import json_integer
+from nodedoctor.whole_numbers import json_integer, signed
 
 SMALLEST = 32
 """Bytes of a record: nine keys of two bytes and their values, in the oldest and shortest form."""
@@ -122,7 +121,7 @@ def _counters_agree(state: GroupState | None, counters: Any) -> bool:
     if state is None or not isinstance(counters, dict):
         return False
     enqueued, completed = (
-        integer_value(counters.get(f"last_{word}_collective")) for word in ("enqueued", "completed")
+        signed(counters.get(f"last_{word}_collective")) for word in ("enqueued", "completed")
     )
     if enqueued is None or completed is None:
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,6 +15,7 @@ from nodedoctor.triage.flight.records import CollectiveRecord
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import (
     Candidate,
+    Cause,
     CollectiveCall,
     Confidence,
     Event,
@@ -45,8 +46,11 @@ def judge_dumps(dumps: Sequence[RankDump], notes: Sequence[str] = ()) -> FlightR
     by_rank = {dump.rank: dump for dump in dumps}
     edges = pipeline_waits.peer_waits(dumps)
     busy = frozenset(rank for group in groups for rank in group.waiting)
-    candidates = list(_find_mismatches(groups, by_rank)) or _find_missing(groups, by_rank, edges)
-    candidates = candidates or list(pipeline_waits.pipeline_candidates(edges, dumps, busy))
+    candidates = (
+        list(_find_mismatches(groups, by_rank))
+        or list(_find_missing(groups, by_rank, edges))
+        or list(pipeline_waits.pipeline_candidates(edges, dumps, busy))
+    )
     members = {rank for dump in dumps for ranks in dump.members.values() for rank in ranks}
     more = [*notes, *_find_remarks(dumps, groups), *pipeline_waits.transfer_notes(dumps, edges)]
     waiting = ((group, *pair) for group in groups[:8] for pair in islice(group.waiting.items(), 4))
@@ -66,8 +70,9 @@ def judge_dumps(dumps: Sequence[RankDump], notes: Sequence[str] = ()) -> FlightR
     )
 
 
-def _find_mismatches(groups: Sequence[GroupAlignment], dumps: dict[int | None, RankDump]) -> list[Candidate]:
-    candidates: list[Candidate] = []
+def _find_mismatches(
+    groups: Sequence[GroupAlignment], dumps: dict[int | None, RankDump]
+) -> Iterator[Candidate]:
     for group in groups:
         mismatch = group.mismatch
         if mismatch is None:
@@ -91,64 +96,38 @@ def _find_mismatches(groups: Sequence[GroupAlignment], dumps: dict[int | None, R
         if different and len(ours) == len(theirs) == 1:
             calls = f"called {ours.pop()}, the others {theirs.pop()}"
             headline = f"collective {mismatch.seq} of {group.title}: {who} {calls}"
-        candidates.append(
-            Candidate(
-                "collective_mismatch",
-                "compared",
-                "high" if culprits and different else "medium",
-                headline,
-                evidence,
-                culprits,
-                identities_of(rank for rank in group.members if rank not in mismatch.ranks)
-                if culprits
-                else (),
-                parties,
-                collective=_collective_call(group),
-            )
-        )
-    return candidates
+        victims = identities_of(rank for rank in group.members if rank not in mismatch.ranks)
+        sure: Confidence = "high" if culprits and different else "medium"
+        people = (culprits, victims if culprits else (), parties)
+        call = _collective_call(group)
+        yield Candidate("collective_mismatch", "compared", sure, headline, evidence, *people, collective=call)
 
 
 def _find_missing(
     groups: Sequence[GroupAlignment], dumps: dict[int | None, RankDump], edges: pipeline_waits.Edges
-) -> list[Candidate]:
+) -> Iterator[Candidate]:
     ends = wait_sinks(groups, edges)
     root = next((p for p in groups if set(ends) & {*p.behind, *p.without_dump}), None)
     if root is None:
-        return []
+        return
     dumped = [rank for rank in ends if rank in dumps]
     absent = [rank for rank in ends if rank not in dumps]
     if not dumped and len(absent) * FEW > len(root.members) + FEW - 1:
-        return []
+        return
     culprits = identities_of(dumped or absent)
     waiting = sorted({rank for group in groups for rank in group.waiting if rank not in ends})
     first = root.waiting[min(root.waiting)]
     inside = f"{first.name} (collective {root.stuck} of {root.title})"
+    who, others = describe_identities(culprits), f"ranks {rank_ranges(waiting)}"
+    headline = f"{who} left no dump, and {others} wait for it in {inside}"
     if dumped:
-        headline = (
-            f"{describe_identities(culprits)} never entered {inside}; ranks {rank_ranges(waiting)} wait in it"
-        )
-    else:
-        headline = (
-            f"{describe_identities(culprits)} left no dump, and ranks {rank_ranges(waiting)} wait for "
-            f"it in {inside}"
-        )
+        headline = f"{who} never entered {inside}; {others} wait in it"
+    cause: Cause = "cpu_stuck_or_slow_rank" if dumped else "peer_died"
     confidence: Confidence = "low" if not dumped else "medium" if absent else "high"
-    return [
-        Candidate(
-            "cpu_stuck_or_slow_rank" if dumped else "peer_died",
-            "absence",
-            confidence,
-            headline,
-            (
-                *(_last_record(dumps[rank], root) for rank in dumped[:3]),
-                _wait_event(dumps[min(root.waiting)], root, first),
-            ),
-            culprits,
-            identities_of(waiting),
-            collective=_collective_call(root),
-        )
-    ]
+    last_records = (_last_record(dumps[rank], root) for rank in dumped[:3])
+    evidence = (*last_records, _wait_event(dumps[min(root.waiting)], root, first))
+    people, call = (culprits, identities_of(waiting)), _collective_call(root)
+    yield Candidate(cause, "absence", confidence, headline, evidence, *people, collective=call)
 
 
 def _find_remarks(dumps: Sequence[RankDump], groups: Sequence[GroupAlignment]) -> list[str]:

@@ -81,7 +81,7 @@ def group_states(records: list[dict[str, Any]]) -> tuple[dict[str, GroupState], 
 
 def sequence_number(entry: Mapping[str, Any]) -> int | None:
     """A collective's number in its group."""
-    return integer_value(entry.get("collective_seq_id", entry.get("seq_id")))
+    return signed(entry.get("collective_seq_id", entry.get("seq_id")))
 
 
 def _add_record(state: GroupState, seq: int, entry: dict[str, Any]) -> None:
@@ -112,10 +112,8 @@ def apply_status(groups: dict[str, GroupState], names_by_id: dict[str, str], sta
     for key, values in list(status.items())[:4096]:
         state = groups.get(names_by_id.get(text_value(key), ""))
         if state is not None and isinstance(values, dict):
-            state.enqueued = max(state.enqueued, integer_value(values.get("last_enqueued_collective")) or -1)
-            state.completed = max(
-                state.completed, integer_value(values.get("last_completed_collective")) or -1
-            )
+            state.enqueued = max(state.enqueued, signed(values.get("last_enqueued_collective")) or -1)
+            state.completed = max(state.completed, signed(values.get("last_completed_collective")) or -1)
 
 
 def members_of(config: Any, groups: Mapping[str, GroupState]) -> dict[str, tuple[int, ...]]:
@@ -190,11 +188,6 @@ def text_value(value: Any) -> str:
         return value[:500]
     number = signed(value)
     return "" if number is None else str(number)
-
-
-def integer_value(value: Any) -> int | None:
-    """A whole number: JSON dumps write some counters as text. None for anything else."""
-    return signed(value)
 
 
 _NAME = re.compile(r"\b(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")

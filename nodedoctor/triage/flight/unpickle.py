@@ -38,7 +38,9 @@ class PickleRefused(NodeDoctorError):
     """A dump that cannot be or must not be loaded, in one line."""
 
 
-class _PlainUnpickler(pickle.Unpickler):
+class _PlainData:
+    """Refuses all but plain data."""
+
     def find_class(self, module: str, name: str, /) -> NoReturn:
         """Refuse: a dump needs none, and calling one could run anything."""
         raise PickleRefused(f"it asks for {module}.{name}, which no genuine dump does; it was not loaded")
@@ -48,16 +50,12 @@ class _PlainUnpickler(pickle.Unpickler):
         raise PickleRefused("it refers to objects outside of the file")
 
 
-class _StackUnpickler(pickle._Unpickler):
+class _PlainUnpickler(_PlainData, pickle.Unpickler):
+    """The reader of whole dumps."""
+
+
+class _StackUnpickler(_PlainData, pickle._Unpickler):
     """The slow reader written in Python, whose values can be read when it fails."""
-
-    def find_class(self, module: str, name: str) -> NoReturn:
-        """Refuse, as above."""
-        raise PickleRefused(f"it asks for {module}.{name}")
-
-    def persistent_load(self, pid: Any) -> NoReturn:
-        """Refuse, as above."""
-        raise PickleRefused("it refers to objects outside of the file")
 
 
 def load_pickle(data: bytes) -> Any:

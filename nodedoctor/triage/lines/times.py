@@ -10,10 +10,17 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 _DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 
 
-def year_seconds(month: int, day: int, hour: int, minute: int, second: int, fraction: str | None) -> float:
-    """Seconds since New Year of a leap year, with or without a year."""
-    days = _DAYS_BEFORE[(month - 1) % 12] + day
-    return days * 86400.0 + hour * 3600 + minute * 60 + second + float(f"0.{fraction or 0}")
+def year_seconds(
+    month: int | str,
+    day: int | str,
+    hour: int | str,
+    minute: int | str,
+    second: int | str,
+    fraction: str | None,
+) -> float:
+    """Seconds since New Year of a leap year, with or without a year; numbers may be as they are written."""
+    days = _DAYS_BEFORE[(int(month) - 1) % 12] + int(day)
+    return days * 86400.0 + int(hour) * 3600 + int(minute) * 60 + int(second) + float(f"0.{fraction or 0}")
 
 
 def clock_time(seconds: float | None) -> str | None:
@@ -29,24 +36,24 @@ def clock_time(seconds: float | None) -> str | None:
 
 def parse_time(value: Any) -> float | None:
     """A written time, or a count since 1970, in seconds since New Year."""
-    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        number = _epoch_seconds(value)
-        try:
-            if number is not None:
-                when = datetime.fromtimestamp(number, timezone.utc)
-            elif isinstance(value, str):
-                match = re.match(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?", value)
-                if not match:
-                    return None
-                when = datetime.fromisoformat(f"{match[1]} {match[2]}")
-                return year_seconds(when.month, when.day, when.hour, when.minute, when.second, match[3])
-            else:
+    if not isinstance(value, (int, float, str)) or isinstance(value, bool):
+        return None
+    number = _epoch_seconds(value)
+    try:
+        if number is not None:
+            when = datetime.fromtimestamp(number, timezone.utc)
+            fraction = f"{when.microsecond:06d}"
+        else:
+            match = _WRITTEN.match(str(value))
+            if not match:
                 return None
-        except (ValueError, OverflowError, OSError):
-            return None
-        fraction = f"{when.microsecond:06d}"
-        return year_seconds(when.month, when.day, when.hour, when.minute, when.second, fraction)
-    return None
+            when, fraction = datetime.fromisoformat(f"{match[1]} {match[2]}"), match[3]
+    except (ValueError, OverflowError, OSError):
+        return None
+    return year_seconds(*when.timetuple()[1:6], fraction)
+
+
+_WRITTEN = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
 
 
 def _epoch_seconds(value: float | str) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nodedoctor.children.programs import installed_with_us
+from nodedoctor.grouping import group_by
 from nodedoctor.model import Fix
 from nodedoctor.steps import keep, look, looks, repair
 from nodedoctor.triage.flight.judge import FlightReport
@@ -56,9 +57,7 @@ def _find_jobs(live: LiveJob) -> list[LiveJob]:
 
     NCCL's RAS answers for one of them: not for those of which it names no process, where it names another's.
     """
-    by_job: dict[str, list[RankProcess]] = {}
-    for process in live.processes:
-        by_job.setdefault(process.job, []).append(process)
+    by_job = group_by(live.processes, lambda process: process.job)
     sizes = sorted(by_job.values(), key=len, reverse=True)
     jobs = [replace(live, processes=tuple(processes)) for processes in sizes] or [live]
     answering = [job for job in jobs if judge.is_named_by_ras(job)]

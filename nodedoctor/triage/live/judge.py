@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nodedoctor.grouping import group_by, group_pairs
 from nodedoctor.triage.describe import describe_identities
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.live import stragglers
@@ -207,14 +208,9 @@ def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
     work = next(filter(None, map(long_work, stuck)), "")
     cause: Cause = "timeout_too_short_legit_work" if work else "cpu_stuck_or_slow_rank"
     gil = any(thread.owns_gil for process in stuck for thread in process.threads)
-    headline = describe_holdup(
-        describe_identities(who),
-        describe_activity(stuck[0]),
-        len(waiting),
-        waits_in(waiting[0]),
-        gil=gil,
-        more=holder_text(stuck[0]),
-    )
+    doing, more = describe_activity(stuck[0]), holder_text(stuck[0])
+    collective = waits_in(waiting[0])
+    headline = describe_holdup(describe_identities(who), doing, len(waiting), collective, gil=gil, more=more)
     evidence = activity_events(live, (*stuck[:3], *waiting[:2]))
     victims = tuple(identity_of(live, process) for process in waiting)
     computes = all(map(_may_compute, stuck))
@@ -245,9 +241,7 @@ def _different_calls(live: LiveJob) -> Iterator[Candidate]:
         callers = {process: called_from(process) for process in processes}
         waits = {p: f"{name}, {callers[p]}" if callers[p] else "" for p, name in waits.items()}
         sure = "low"
-    calls: dict[str, list[RankProcess]] = {}
-    for process, name in waits.items():
-        calls.setdefault(name, []).append(process)
+    calls = group_pairs((name, process) for process, name in waits.items())
     if len(calls) < 2 or "" in calls:
         return
     few, *others = sorted(calls.values(), key=len)
@@ -289,9 +283,7 @@ def _differing_rank(live: LiveJob) -> Iterator[Candidate]:
         return
     all_stacks = all(process.threads for process in ranks)
     for place, shown in _PLACES if all_stacks else _PLACES[-1:]:
-        places: dict[str, list[RankProcess]] = {}
-        for process in ranks:
-            places.setdefault(place(process), []).append(process)
+        places = group_by(ranks, place)
         if len(places) != 2 or "" in places:
             continue
         few, many = sorted(places.values(), key=len)
@@ -317,7 +309,7 @@ def _function_name(process: RankProcess) -> str:
 
 def _source_line(process: RankProcess) -> str:
     frame = innermost_frame(process)
-    return f"{frame.function} ({frame.file}:{frame.line})" if frame is not None else ""
+    return frame.place if frame is not None else ""
 
 
 def _wait_channel(process: RankProcess) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, pairwise
 from statistics import median, quantiles
 
+from nodedoctor.grouping import group_pairs
 from nodedoctor.record import record
 
 FEWEST_RANKS = 3
@@ -89,9 +90,7 @@ def _spread(rows: Iterable[Mapping[int, float]], rank: int, last: int) -> float:
 
 def _count(steps: Iterable[Step]) -> int:
     """How many steps there were, with those between that were not seen."""
-    by_epoch: dict[Step, list[float]] = {}
-    for step in steps:
-        by_epoch.setdefault(step[:-1], []).append(step[-1])
+    by_epoch = group_pairs((step[:-1], step[-1]) for step in steps)
     gaps = chain.from_iterable(pairwise(sorted(inner)) for inner in by_epoch.values())
     stride = min((later - before for before, later in gaps), default=1.0)
     return sum(round((max(inner) - min(inner)) / stride) + 1 for inner in by_epoch.values())

@@ -17,7 +17,7 @@ from nodedoctor.triage.live.activity import (
 )
 from nodedoctor.triage.live.gpu_use import compare
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
-from nodedoctor.triage.model import Candidate, Event, Place
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Place
 from nodedoctor.triage.patterns import read_events
 from nodedoctor.triage.timeline.build import build_timeline
 from nodedoctor.triage.verdict.causes.ras import ranks_behind
@@ -81,16 +81,9 @@ def idle_gpu(live: LiveJob) -> Iterator[Candidate]:
     )
     evidence = activity_events(live, (late, *waiting[:3]))
     victims = tuple(identity_of(live, process) for process in waiting)
-    yield Candidate(
-        "cpu_stuck_or_slow_rank",
-        "absence",
-        "low" if works else "medium",
-        headline,
-        evidence,
-        (who,),
-        victims,
-        decides=not works,
-    )
+    sure: Confidence = "low" if works else "medium"
+    cause: Cause = "cpu_stuck_or_slow_rank"
+    yield Candidate(cause, "absence", sure, headline, evidence, (who,), victims, decides=not works)
 
 
 def _words_of(waiting: Sequence[RankProcess]) -> str:

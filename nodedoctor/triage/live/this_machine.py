@@ -69,8 +69,7 @@ def _is_recent(timeline: Timeline, paths: Sequence[str]) -> bool:
     """True when the last timed line, or else the newest file, is recent."""
     times = [event.time for event in timeline.events if event.time is not None]
     if times:
-        now = time.gmtime()
-        of_year = year_seconds(now.tm_mon, now.tm_mday, now.tm_hour, now.tm_min, now.tm_sec, None)
+        of_year = year_seconds(*time.gmtime()[1:6], None)
         return (of_year - max(times) + _ZONES) % _YEAR <= RECENT + 2 * _ZONES
     statuses = [status for path in paths if (status := _safe_stat(path)) is not None]
     return any(time.time() - status.st_mtime <= RECENT for status in statuses)

@@ -133,11 +133,6 @@ def bounded_integer(text: str, most: int = LARGEST) -> int:
     return value
 
 
-def optional_integer(text: str | None) -> int | None:
-    """An integer from a match; None for an empty group or over 64 bits."""
-    return signed(text)
-
-
 def world_size(text: str) -> int:
     """A number of ranks out of a match; BeyondBounds for one that no job has."""
     size = bounded_integer(text, LARGEST_WORLD)

@@ -11,9 +11,9 @@ from nodedoctor.json_shapes import text as text_of_key
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, NOBODY, Event, Identity, Place
-from nodedoctor.triage.patterns.log_pattern import optional_integer, rank_number
+from nodedoctor.triage.patterns.log_pattern import rank_number
 from nodedoctor.triage.patterns.rows import read_rows
-from nodedoctor.whole_numbers import whole_number
+from nodedoctor.whole_numbers import signed, whole_number
 
 
 @record
@@ -53,8 +53,8 @@ class HangFolder:
 
 
 def _ranks_behind(match: re.Match[str]) -> RasCount | None:
-    ranks = optional_integer(match["many"]) if match["many"] else 1
-    operation = optional_integer(match["operation"]) if match["operation"] else 0
+    ranks = signed(match["many"]) if match["many"] else 1
+    operation = signed(match["operation"]) if match["operation"] else 0
     return RasCount(ranks, operation) if ranks is not None and operation is not None else None
 
 

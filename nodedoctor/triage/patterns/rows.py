@@ -32,13 +32,13 @@ from nodedoctor.triage.patterns.log_pattern import (
     LogPattern,
     Symptom,
     bounded_integer,
-    optional_integer,
     quoted_text,
     rank_number,
     ranks_in,
     signal_number,
     task_numbers,
 )
+from nodedoctor.whole_numbers import signed
 
 Maker = Callable[..., Any]
 
@@ -47,13 +47,13 @@ _READERS: dict[str, Callable[[str], object]] = {
     "code": bounded_integer,
     "expected": bounded_integer,
     "gigabytes": float,
-    "milliseconds": optional_integer,
+    "milliseconds": signed,
     "operation": bounded_integer,
     "pid": bounded_integer,
     "rank": rank_number,
     "ranks": ranks_in,
     "received": bounded_integer,
-    "seconds_stuck": optional_integer,
+    "seconds_stuck": signed,
     "seq": bounded_integer,
     "signal": signal_number,
     "tasks": task_numbers,

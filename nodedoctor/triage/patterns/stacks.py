@@ -30,6 +30,11 @@ class StackFrame:
         parts = _SLASH.split(self.file)
         return "/".join(parts[-2:]) if parts[-1] in ("__init__.py", "__main__.py") else parts[-1]
 
+    @property
+    def place(self) -> str:
+        """The call in words: `all_reduce (train.py:12)`."""
+        return f"{self.function} ({self.file}:{self.line})"
+
 
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
 _DASHBOARD = re.compile(r"[/\\]ray[/\\](?:dashboard|thirdparty_files[/\\]psutil)[/\\]")
@@ -190,7 +195,7 @@ class StackDumps:
         if not wanted or not frames or first is None:
             return
         stack = ThreadStack(frames, self._gil)
-        doing = f"waits in {stack.collective}" if stack.collective else f"is in {describe_frame(frames)}"
+        doing = f"waits in {stack.collective}" if stack.collective else f"is in {frames[0].place}"
         yield Event.at(first, stack, who=self._who, text=f"process {self._who.pid} {doing}")
 
 
@@ -204,8 +209,3 @@ def _whose_dump(head: Line, pid: int | None, above: Line | None) -> Identity:
         if len(set(_NOTED_RANK.findall(text))) == 1:
             who = rank_in_words(who, _NOTED_RANK, text)
     return who
-
-
-def describe_frame(frames: tuple[StackFrame, ...]) -> str:
-    """The innermost frame in words."""
-    return f"{frames[0].function} ({frames[0].file}:{frames[0].line})"

@@ -7,12 +7,12 @@ import re
 from nodedoctor.record import record
 from nodedoctor.triage.patterns.log_pattern import (
     bounded_integer,
-    optional_integer,
     rank_number,
     ranks_in,
     world_size,
 )
 from nodedoctor.triage.patterns.rows import read_rows
+from nodedoctor.whole_numbers import signed
 
 
 @record
@@ -148,7 +148,7 @@ def _store_wait(match: re.Match[str]) -> StoreWait:
     error = match["error"] or match["bare"] or ""
     dead = _CONNECTION_BROKEN.search(error) is not None
     waited = dead or _WAITED.search(error) is not None
-    return StoreWait(optional_integer(match["root"] or "0") if waited else None, dead)
+    return StoreWait(signed(match["root"] or "0") if waited else None, dead)
 
 
 def _unjoined_ranks(match: re.Match[str]) -> ClientsMissing | None:

@@ -6,8 +6,9 @@ import re
 
 from nodedoctor.record import record
 from nodedoctor.triage.model import CollectiveCall, ProcessGroup
-from nodedoctor.triage.patterns.log_pattern import bounded_integer, optional_integer
+from nodedoctor.triage.patterns.log_pattern import bounded_integer
 from nodedoctor.triage.patterns.rows import read_rows
+from nodedoctor.whole_numbers import signed
 
 GROUP = (
     r"\[PG (?:ID )?(?P<pgid>[^\s\]]+)"
@@ -99,10 +100,10 @@ def collective_of(text: str) -> CollectiveCall | None:
     timeout = re.search(r"Timeout\(ms\)=(\d+)(?=[,)])", text)
     return CollectiveCall(
         op=field("OpType") or "",
-        seq=optional_integer(field("SeqNum")),
-        numel_in=optional_integer(field("NumelIn")),
-        numel_out=optional_integer(field("NumelOut")),
-        timeout_ms=optional_integer(timeout[1]) if timeout else None,
+        seq=signed(field("SeqNum")),
+        numel_in=signed(field("NumelIn")),
+        numel_out=signed(field("NumelOut")),
+        timeout_ms=signed(timeout[1]) if timeout else None,
         group=group_of(text),
     )
 
@@ -120,15 +121,13 @@ def _timed_out(match: re.Match[str]) -> TimedOut | CollectiveFailed | None:
         return None
     ran = re.search(r"ran for (\d+) ?(?:milliseconds|ms)", text)
     fresh = "watchdog thread terminated" not in text and "what():" not in text
-    return TimedOut(work, optional_integer(ran[1]) if ran else work.timeout_ms, fresh)
+    return TimedOut(work, signed(ran[1]) if ran else work.timeout_ms, fresh)
 
 
 def _group_status(match: re.Match[str]) -> CollectiveStatus:
     text = match.string
     stuck = re.search(r"at (?:NCCL )?work(?: sequence id)?: (-?\d+)", text)
-    return CollectiveStatus(
-        group_of(text), optional_integer(match["enqueued"]), optional_integer(stuck[1]) if stuck else None
-    )
+    return CollectiveStatus(group_of(text), signed(match["enqueued"]), signed(stuck[1]) if stuck else None)
 
 
 def _aborting(match: re.Match[str]) -> TimedOut | CollectiveFailed:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from nodedoctor.debug import Log
+from nodedoctor.grouping import group_pairs
 from nodedoctor.record import record
 from nodedoctor.triage.read.archives import ALL_MEMBERS, PACKS, ArchiveShare, count_members
 from nodedoctor.triage.read.limits import TAILS
@@ -59,9 +60,7 @@ def read_all(sources: Sequence[LogSource], reading: SourceReading) -> None:
         readings += child.collect(reading)
     if reading.limit is not None:
         reading.limit.end_late()
-    by_path: dict[str, TaskReadings] = {}
-    for task, part in readings:
-        by_path.setdefault(task.source.path, []).append((task, part))
+    by_path = group_pairs((task.source.path, (task, part)) for task, part in readings)
     for source in sources:
         if parts := by_path.get(source.path):
             reading.add(_merge_shares(source, _most_read(parts), reading))

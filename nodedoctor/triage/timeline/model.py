@@ -11,24 +11,19 @@ from nodedoctor.grouping import group_by
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import CollectiveCall, Event, Identity, SideError
-from nodedoctor.triage.patterns import LIVENESS, corruption
+from nodedoctor.triage.patterns import NON_ERRORS
 from nodedoctor.triage.patterns.activity import TrainingActivity
 from nodedoctor.triage.patterns.exits import LauncherSignalled, PeersTerminated, ProcessExit
-from nodedoctor.triage.patterns.frameworks import CollectiveShape
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
-from nodedoctor.triage.patterns.machine import DriveError, MemoryUser, NodeLost
-from nodedoctor.triage.patterns.nccl import BusBandwidth, Communicator, NcclError, VirtualInterface
+from nodedoctor.triage.patterns.machine import MemoryUser, NodeLost
+from nodedoctor.triage.patterns.nccl import Communicator, NcclError
 from nodedoctor.triage.patterns.progress import (
-    AgentRanks,
-    PidRoster,
     SettingMentioned,
     TrainingStep,
-    WorldSize,
 )
-from nodedoctor.triage.patterns.ras import HangFolder, RasCommunicator, RasCount, RasSection
+from nodedoctor.triage.patterns.ras import RasCommunicator, RasCount, RasSection
 from nodedoctor.triage.patterns.ray import OF_ANOTHER, ActorDied
 from nodedoctor.triage.patterns.restarts import Restarted
-from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.patterns.watchdog import (
     CollectiveFailed,
     CollectiveStatus,
@@ -42,16 +37,13 @@ W = TypeVar("W")
 
 
 QUIET = (
-    *LIVENESS, Restarted, CancelledByUser, WorldSize, PidRoster, SettingMentioned, Communicator,
-    BusBandwidth, DriveError, VirtualInterface, PeersTerminated, MemoryUser, DesyncJoined, UnclassifiedError,
-    TrainingActivity, AgentRanks, CollectiveShape, RasCount, RasCommunicator, RasSection, HangFolder,
+    *NON_ERRORS, Restarted, CancelledByUser, Communicator, PeersTerminated, MemoryUser, DesyncJoined,
+    TrainingActivity, RasCount, RasCommunicator, RasSection,
     Mark.DUMP_REQUESTED, Mark.LIVE_PROCESS, Mark.PROGRAM_ENDED, Mark.RAS_RANK, Mark.RAS_TABLE,
-    Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.SHUT_DOWN, Mark.REQUEST_REFUSED,
-    Mark.STORE_LOST, Mark.SESSION_CUT, Mark.ENDED_FIRST, Mark.SEVERAL_NODES,
-    Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.RANK_OF_PID, Mark.SET_UP, Mark.ACTOR_PID,
+    Mark.DELIBERATE_SLEEP, Mark.SHUT_DOWN, Mark.REQUEST_REFUSED,
+    Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.SET_UP, Mark.ACTOR_PID,
     Mark.COMMUNICATOR_DESTROYED, Mark.NOT_A_LOG, Mark.OUTPUT_CONTINUED, Mark.SURVIVED_ERROR,
-    Mark.RECOVERED_FROM_ERROR, Mark.RETRY_STARTED, Mark.OF_GPU, Mark.RAS_PROCESS, Mark.RAS_RUNNING,
-    Mark.MISSING_RANK_CAME, *corruption.ASIDE,
+    Mark.MISSING_RANK_CAME, Mark.RECOVERED_FROM_ERROR, Mark.RETRY_STARTED, Mark.RAS_PROCESS, Mark.RAS_RUNNING,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
@@ -73,6 +65,11 @@ FATAL = (
     NodeLost,
 )
 """Events that no process survives: the job goes on only by a restart."""
+
+
+def is_trouble(event: Event[Any]) -> bool:
+    """True where a line says that something went wrong, and none that passed."""
+    return event.asserted and event.kind not in QUIET
 
 
 @record

@@ -17,7 +17,7 @@ from nodedoctor.triage.patterns.restarts import Restarted
 from nodedoctor.triage.patterns.secondary_errors import OF_LAUNCHERS, is_secondary
 from nodedoctor.triage.patterns.stacks import program_file
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline.model import FATAL, QUIET
+from nodedoctor.triage.timeline.model import FATAL, QUIET, is_trouble
 
 SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
@@ -91,7 +91,7 @@ class _RunState:
     def read(self, event: Event[Any]) -> None:
         what = event.what
         self.fatal = self.fatal or kind_of(what) in FATAL
-        self.trouble = self.trouble or (event.asserted and kind_of(what) not in QUIET)
+        self.trouble = self.trouble or is_trouble(event)
         self.done = self.done or what is Mark.JOB_FINISHED
         self.moved = self.moved or isinstance(what, TrainingStep)
         self.raised = self.raised or _ends_program(event)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from nodedoctor.grouping import group_by
 from nodedoctor.report.ranks import CULPRIT, DIED, DONE, GRAVE, MISSING, PARTY, RUNS, UNKNOWN, Seat, names
 from nodedoctor.tui.theme import LABEL, QUIET, Para
 
@@ -65,15 +66,7 @@ def _group_title(label: str, members: Sequence[Seat], count: int) -> str:
 
 def _rank_groups(seats: Sequence[Seat]) -> Iterator[tuple[str, list[Seat]]]:
     """The ranks of each host, or eight by eight where hosts are not known."""
-    by_host: dict[tuple[str, str], list[Seat]] = {}
-    unknown: dict[tuple[str, int], list[Seat]] = {}
-    for seat in seats:
-        if seat.host:
-            by_host.setdefault((seat.world, seat.host), []).append(seat)
-        else:
-            unknown.setdefault((seat.world, seat.rank // PER_LINE), []).append(seat)
-    blocks = [(members[0].host, members) for members in by_host.values()]
-    blocks += [("", members) for members in unknown.values()]
-    for label, members in sorted(blocks, key=lambda block: (block[1][0].world, block[1][0].rank)):
+    blocks = group_by(seats, lambda seat: (seat.world, seat.host, 0 if seat.host else seat.rank // PER_LINE))
+    for members in sorted(blocks.values(), key=lambda block: (block[0].world, block[0].rank)):
         for start in range(0, len(members), WIDEST):
-            yield label, members[start : start + WIDEST]
+            yield members[0].host, members[start : start + WIDEST]

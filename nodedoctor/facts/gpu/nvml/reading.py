@@ -11,6 +11,7 @@ from nodedoctor.facts.gpu.gpu import CallError, Gpu, GpuReading, InitError, Lost
 from nodedoctor.facts.gpu.nvml.gpu import flag, gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
+from nodedoctor.grouping import group_pairs
 from nodedoctor.json_shapes import as_list, int_of, is_whole, loaded, mapping, number, part, text_of
 from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Observation, Outcome, Unseen
@@ -95,9 +96,7 @@ def _set_confidential(gpu: Gpu, confidential: bool) -> Gpu:
 def _read_gpus(document: Mapping[str, Any]) -> Iterator[Gpu]:
     """The GPUs that were read, each once: their entry is the only one with values."""
     programs, pairs = mapping(document.get("programs")), document.get("peers")
-    peers: dict[int | None, list[Raw]] = {}
-    for pair in as_list(pairs):
-        peers.setdefault(index_of(pair), []).append(Raw.of(pair))
+    peers = group_pairs((index_of(pair), Raw.of(pair)) for pair in as_list(pairs))
     indexes = set()
     for entry in as_list(document.get("gpus")):
         index = index_of(entry)

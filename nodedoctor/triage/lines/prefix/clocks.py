@@ -51,24 +51,20 @@ def _read_clock(match: re.Match[str], prefix: PrefixInfo) -> None:
 
 def read_date(match: re.Match[str], prefix: PrefixInfo) -> None:
     """Take the time from groups of year, month, day, hour, minute, second, fraction."""
-    month, day, hour, minute, second = (int(match[i]) for i in range(2, 7))
-    prefix.time = year_seconds(month, day, hour, minute, second, match[7])
+    prefix.time = year_seconds(*match.group(2, 3, 4, 5, 6, 7))
     prefix.logged = True
 
 
 def _read_short_date(match: re.Match[str], prefix: PrefixInfo) -> None:
-    month, day, hour, minute, second = (int(match[i]) for i in range(1, 6))
-    prefix.time = year_seconds(month, day, hour, minute, second, match[6])
+    prefix.time = year_seconds(*match.group(1, 2, 3, 4, 5, 6))
     prefix.logged = True
 
 
 def _read_worded(match: re.Match[str], prefix: PrefixInfo) -> None:
     name = match[1] or match[4]
     if name in MONTHS:
-        day, hour, minute, second = (
-            int(text) for text in (match[2] or match[3], match[5], match[6], match[7])
-        )
-        prefix.time = year_seconds(MONTHS.index(name) + 1, day, hour, minute, second, match[8])
+        day = match[2] or match[3]
+        prefix.time = year_seconds(MONTHS.index(name) + 1, day, *match.group(5, 6, 7, 8))
         prefix.logged = True
 
 
@@ -79,13 +75,9 @@ def _read_seconds(match: re.Match[str], prefix: PrefixInfo) -> None:
 
 def _read_syslog(match: re.Match[str], prefix: PrefixInfo) -> None:
     if match[1] in MONTHS:
-        month = MONTHS.index(match[1]) + 1
-        prefix.time = year_seconds(
-            month, int(match[2]), int(match[3]), int(match[4]), int(match[5]), match[6]
-        )
+        prefix.time = year_seconds(MONTHS.index(match[1]) + 1, *match.group(2, 3, 4, 5, 6))
     elif match[7]:
-        month, day, hour, minute, second = (int(match[i]) for i in range(8, 13))
-        prefix.time = year_seconds(month, day, hour, minute, second, match[13])
+        prefix.time = year_seconds(*match.group(8, 9, 10, 11, 12, 13))
     prefix.add(host=match[14])
     if match[15]:
         prefix.add_rank(int(match[15]))

@@ -96,8 +96,7 @@ def _read_glog(match: re.Match[str], prefix: PrefixInfo) -> None:
     if match[8]:
         prefix.time = parse_time(match[8])
     if match[2]:
-        month, day, hour, minute, second = (int(match[i]) for i in range(2, 7))
-        prefix.time = year_seconds(month, day, hour, minute, second, match[7])
+        prefix.time = year_seconds(*match.group(2, 3, 4, 5, 6, 7))
 
 
 def _read_nccl(match: re.Match[str], prefix: PrefixInfo) -> None:

@@ -13,7 +13,7 @@ from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom, XidReported
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline.model import FATAL, QUIET
+from nodedoctor.triage.timeline.model import FATAL, QUIET, is_trouble
 from nodedoctor.triage.timeline.recovery.requests import is_of_request
 from nodedoctor.triage.timeline.recovery.survived import is_death, is_done, last_index
 from nodedoctor.triage.timeline.runs import SURVIVED
@@ -33,7 +33,7 @@ _LAST_WORDS = re.compile(r"thread terminated with exception: |^\s*what\(\): ")
 def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without trouble after which the job counted on. A death stays."""
     remaining: list[Event[Any]] = []
-    trouble = [e for e in events if e.asserted and e.kind not in (*QUIET, Mark.UNREAD_TROUBLE)]
+    trouble = [e for e in events if is_trouble(e) and e.what is not Mark.UNREAD_TROUBLE]
     isolated = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_detailed, trouble))
     progress = _RankProgress(events)
     for event, counters in _from_the_end(events):

@@ -14,7 +14,7 @@ from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, XidRepor
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.jobs import OF_A_JOB
-from nodedoctor.triage.timeline.model import QUIET
+from nodedoctor.triage.timeline.model import is_trouble
 from nodedoctor.triage.timeline.recovery.survived import is_done
 
 ZONES = 15 * 3600.0
@@ -49,7 +49,7 @@ def read_own_story(events: Sequence[Event[Any]]) -> OwnStory:
     logs = frozenset(event.place.source for event in events if event.kind in OF_A_JOB)
     own = [event for event in events if event.place.source in logs and not isinstance(event.what, _KERNEL)]
     times = [event.time for event in own if event.time is not None]
-    failed = any(event.asserted and event.kind not in (*QUIET, Mark.UNREAD_TROUBLE) for event in own)
+    failed = any(is_trouble(event) and event.what is not Mark.UNREAD_TROUBLE for event in own)
     raised = any(isinstance(e.what, ExceptionRaised) and e.asserted and not is_secondary(e.what) for e in own)
     killed = any(isinstance(e.what, ProcessExit) and e.what.signal in KILLS for e in own)
     pids = frozenset(event.who.pid for event in own if event.who.pid is not None)

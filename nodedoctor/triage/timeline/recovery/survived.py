@@ -24,7 +24,7 @@ from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.store import BarrierMissed
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline.model import FATAL, QUIET
+from nodedoctor.triage.timeline.model import FATAL, QUIET, is_trouble
 from nodedoctor.triage.timeline.runs import of_one_process
 
 _ENDS = (ProcessExit, LauncherSignalled, ActorDied, TaskFailed)
@@ -57,7 +57,7 @@ def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
 def drop_stalls_that_passed(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without waits for ranks that then went on, where nothing failed behind that."""
     came = last_index(events, lambda e: e.what is Mark.MISSING_RANK_CAME)
-    if any(event.asserted and event.kind not in QUIET for event in events[came:]):
+    if any(map(is_trouble, events[came:])):
         return events
     return [event for event in events if not (isinstance(event.what, BarrierMissed) and event.what.passing)]
 
@@ -141,7 +141,7 @@ def drop_teardown_behind_success(events: list[Event[Any]]) -> list[Event[Any]]:
     if any(step.rises and not step.is_full for step in steps):
         return events
     calm = any(map(_reports_success, events[: end + 1])) and not any(
-        event.asserted and event.kind not in QUIET and not _is_taken_down(event.what) for event in behind
+        is_trouble(event) and not _is_taken_down(event.what) for event in behind
     )
     teardown = {
         event.place
@@ -238,6 +238,6 @@ def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
     stop = next(
         (i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser) and e.what.outside), None
     )
-    if stop is None or any(event.asserted and event.kind not in QUIET for event in events[:stop]):
+    if stop is None or any(map(is_trouble, events[:stop])):
         return events
     return [*events[:stop], *(event for event in events[stop:] if not isinstance(event.what, ProcessExit))]

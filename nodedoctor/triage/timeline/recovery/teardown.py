@@ -19,7 +19,7 @@ from nodedoctor.triage.patterns.secondary_errors import from_helper_process, is_
 from nodedoctor.triage.patterns.stacks import ends_in_package, source_place
 from nodedoctor.triage.patterns.store import UNHEARD, BarrierMissed, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
-from nodedoctor.triage.timeline.model import QUIET, WAIT_ERRORS
+from nodedoctor.triage.timeline.model import QUIET, WAIT_ERRORS, is_trouble
 
 _STOP_ERRORS = (
     *WAIT_ERRORS, PeerGone, GlooTimeout, StoreWait, BarrierMissed, ProcessExit, LauncherSignalled,
@@ -39,14 +39,14 @@ def drop_shutdown_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     Only of a job that went well until then: one that had failed, or did not move, was stopped because of it.
     """
     stop = next((index for index, event in enumerate(events) if _is_user_stop(event)), None)
-    if stop is None or any(_is_trouble(event) and not _from_helper(event) for event in events[:stop]):
+    if stop is None or any(is_trouble(event) and not _from_helper(event) for event in events[:stop]):
         return events
     if not any(event.kind in _WORK for event in events[:stop]):
         return events
     moved = any(isinstance(event.what, TrainingStep) and event.what.rises for event in events[:stop])
     next_start = next((i for i in range(stop + 1, len(events)) if events[i].kind in _RUN_STARTS), len(events))
     rest = [event for event in events[stop:next_start] if not _is_stop_trouble(event, moved)]
-    return [*(e for e in events[:stop] if not _is_trouble(e)), *rest, *events[next_start:]]
+    return [*(e for e in events[:stop] if not is_trouble(e)), *rest, *events[next_start:]]
 
 
 def drop_orphaned_agent_errors(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -55,7 +55,7 @@ def drop_orphaned_agent_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     Only of a job that worked, and that shows no other trouble.
     """
     worked = any(isinstance(event.what, TrainingStep) and event.what.rises for event in events)
-    others = any(_is_trouble(event) and not _is_unheard(event.what) for event in events)
+    others = any(is_trouble(event) and not _is_unheard(event.what) for event in events)
     return [e for e in events if not _is_unheard(e.what)] if worked and not others else events
 
 
@@ -69,7 +69,7 @@ def drop_ray_teardown(events: list[Event[Any]]) -> list[Event[Any]]:
     )
     end = next(results, None)
     behind = events[end:] if end is not None else []
-    trouble = [event for event in behind if _is_trouble(event)]
+    trouble = [event for event in behind if is_trouble(event)]
     if not trouble or not all(map(_is_ray_teardown, trouble)) or any(e.kind in _RUN_STARTS for e in behind):
         return events
     places = {event.place for event in trouble}
@@ -103,14 +103,14 @@ def drop_helper_teardown_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     where there is no other trouble.
     """
     helpers = {e.place for e in events if isinstance(e.what, ProcessExit) and e.what.helper}
-    trouble = [event for event in events if _is_trouble(event)]
+    trouble = [event for event in events if is_trouble(event)]
     threads = {event.place for event in trouble if _is_thread_end(event)}
     if not trouble or not all(e.place in threads or _is_helper_end(e, helpers) for e in trouble):
         return events
     done = _reported_done(events, trouble)
     if not helpers:
         done = done or _bar_is_full(events, trouble[0]) or _finished(events, trouble)
-    return [event for event in events if not _is_trouble(event)] if done else events
+    return [event for event in events if not is_trouble(event)] if done else events
 
 
 _CLOSED = re.compile(r"\bclosed\b|shut ?down|finali[sz]")
@@ -156,10 +156,6 @@ def _is_unheard(what: object) -> bool:
 def _is_user_stop(event: Event[Any]) -> bool:
     what = event.what
     return what is Mark.SHUT_DOWN or (isinstance(what, CancelledByUser) and what.by_hand)
-
-
-def _is_trouble(event: Event[Any]) -> bool:
-    return event.asserted and event.kind not in QUIET
 
 
 def _is_stop_trouble(event: Event[Any], moved: bool) -> bool:

@@ -11,7 +11,7 @@ from nodedoctor.model import Fix
 from nodedoctor.triage.describe import describe_identities, distinct_ranks, identities_of
 from nodedoctor.triage.flight.compare_ranks import find_minority
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Candidate, Event
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event
 from nodedoctor.triage.patterns.frameworks import DIFFER, CollectiveShape
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.stacks import COLLECTIVES, StackFrame, is_library
@@ -67,15 +67,10 @@ def reported_mismatch(timeline: Timeline) -> Iterator[Candidate]:
     )
     culprits = identities_of(odd_ranks)
     parties = () if odd_ranks else identities_of(sorted(shown))
-    yield Candidate(
-        "collective_mismatch",
-        "compared",
-        "high" if odd_ranks else "medium",
-        _describe_mismatch(shown, set(odd_ranks), mismatches[0].what.about),
-        tuple(mismatches[:4]),
-        culprits,
-        parties=parties,
-    )
+    sure: Confidence = "high" if odd_ranks else "medium"
+    headline = _describe_mismatch(shown, set(odd_ranks), mismatches[0].what.about)
+    evidence = tuple(mismatches[:4])
+    yield Candidate("collective_mismatch", "compared", sure, headline, evidence, culprits, parties=parties)
 
 
 def _describe_mismatch(
@@ -134,32 +129,25 @@ def desync_report(timeline: Timeline) -> Iterator[Candidate]:
     reports = [event for event in timeline.of_kind(DesyncMissing) if event.what.ranks]
     if reports:
         culprits = identities_of(sorted({r for e in reports for r in e.what.ranks})[:64])
-        mismatch = any("mismatched" in event.text for event in reports) and len(timeline.waits) > 1
-        yield Candidate(
-            "collective_mismatch"
-            if mismatch
-            and any(len({w.work.signature for w in waits}) > 1 for waits in _waits_by_group(timeline))
-            else "cpu_stuck_or_slow_rank",
-            "named",
-            "high",
-            f"{describe_identities(culprits)} never joined the collective (PyTorch's desync report)",
-            tuple(reports[:4]),
-            culprits,
+        reported = any("mismatched" in event.text for event in reports) and len(timeline.waits) > 1
+        mismatch = reported and any(
+            len({wait.work.signature for wait in waits}) > 1 for waits in _waits_by_group(timeline)
         )
+        cause: Cause = "collective_mismatch" if mismatch else "cpu_stuck_or_slow_rank"
+        headline = f"{describe_identities(culprits)} never joined the collective (PyTorch's desync report)"
+        yield Candidate(cause, "named", "high", headline, tuple(reports[:4]), culprits)
 
 
 def gloo_sizes(timeline: Timeline) -> Iterator[Candidate]:
     """Gloo got more bytes than expected: the line's rank had only the smaller buffer."""
     events = timeline.of_kind(SizeMismatch)
     what = events[0].what
-    yield Candidate(
-        "collective_mismatch",
-        "compared",
-        "high",
+    headline = (
         "one rank called the collective with another size or type:"
-        f" {what.received} bytes received, {what.expected} expected",
-        (*events[:2], *(event for event, _ in _calling_frames(timeline)[:2])),
+        f" {what.received} bytes received, {what.expected} expected"
     )
+    evidence = (*events[:2], *(event for event, _ in _calling_frames(timeline)[:2]))
+    yield Candidate("collective_mismatch", "compared", "high", headline, evidence)
 
 
 def _calls_contradict(first: tuple[object, ...], second: tuple[object, ...]) -> bool:
@@ -210,15 +198,10 @@ def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
     if early and victims and len(early) <= len(victims):
         ranks = {who.rank for who in early}
         events = [e for e in [*timeline.marked(Mark.JOB_FINISHED), *bars, *ends] if e.who.rank in ranks]
+        who, evidence = describe_identities(early), tuple(events[:3])
+        headline = f"{who} had finished while others still waited: different numbers of steps"
         yield Candidate(
-            "collective_mismatch",
-            "different",
-            "medium",
-            f"{describe_identities(early)} had finished while others still waited: different "
-            "numbers of steps",
-            tuple(events[:3]),
-            early,
-            fixes=_SAME_NUMBER,
+            "collective_mismatch", "different", "medium", headline, evidence, early, fixes=_SAME_NUMBER
         )
 
 
@@ -252,14 +235,10 @@ def different_source_lines(timeline: Timeline) -> Iterator[Candidate]:
     if len({(frame.file, frame.line) for _, frame in frames.values()}) > 1:
         rows = sorted(frames.items())[:4]
         lines = ", ".join(f"rank {rank}: line {frame.line}" for rank, (_, frame) in rows)
-        yield Candidate(
-            "collective_mismatch",
-            "different",
-            "low",
-            f"the ranks waited in different calls ({lines}): they do not make the same collectives",
-            tuple(event for _, (event, _) in rows),
-            parties=tuple(distinct_ranks(event.who for event, _ in frames.values())),
-        )
+        headline = f"the ranks waited in different calls ({lines}): they do not make the same collectives"
+        evidence = tuple(event for _, (event, _) in rows)
+        parties = tuple(distinct_ranks(event.who for event, _ in frames.values()))
+        yield Candidate("collective_mismatch", "different", "low", headline, evidence, parties=parties)
 
 
 def _waits_by_group(timeline: Timeline) -> list[list[CollectiveWait]]:

@@ -160,16 +160,10 @@ def replicas_differ(timeline: Timeline) -> Iterator[Candidate]:
         if culprits
         else f"the replicas of the model{among} do not have the same parameters: {_SUSPECTED}"
     )
+    sure: Confidence = "medium" if culprits else "low"
+    evidence, guilty = (*odd_hashes[:2], *reports[:2]), tuple(culprits)
     yield Candidate(
-        "gpu_hardware_xid",
-        "compared",
-        "medium" if culprits else "low",
-        headline,
-        (*odd_hashes[:2], *reports[:2]),
-        tuple(culprits),
-        (),
-        tuple(parties),
-        _FIXES,
+        "gpu_hardware_xid", "compared", sure, headline, evidence, guilty, (), tuple(parties), _FIXES
     )
 
 
@@ -179,17 +173,11 @@ def repeat_differs(timeline: Timeline) -> Iterator[Candidate]:
     culprits = tuple(distinct_ranks(event.who for event in reports))
     all_may = not culprits or {who.rank for who in culprits} == {0}
     headline = (
-        f"{describe_identities(culprits) or 'a rank'} computed the same step twice with different results"
+        f"{describe_identities(culprits) or 'a rank'} computed the same step twice with different results:"
+        f" {_SUSPECTED}, or a program that is not deterministic"
     )
-    yield Candidate(
-        "gpu_hardware_xid",
-        "named",
-        "low" if all_may else "medium",
-        f"{headline}: {_SUSPECTED}, or a program that is not deterministic",
-        tuple(reports[:4]),
-        culprits,
-        fixes=_FIXES,
-    )
+    sure: Confidence = "low" if all_may else "medium"
+    yield Candidate("gpu_hardware_xid", "named", sure, headline, tuple(reports[:4]), culprits, fixes=_FIXES)
 
 
 def wrong_values(timeline: Timeline) -> Iterator[Candidate]:

@@ -14,7 +14,7 @@ from nodedoctor.triage.describe import (
     identities_of,
 )
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity, Owner
 from nodedoctor.triage.patterns.exits import (
     FAULT_SIGNALS,
     OF_SRUN,
@@ -89,15 +89,10 @@ def killed_by_signal(timeline: Timeline) -> Iterator[Candidate]:
         who = f"a {helper}" + (f" of {who}" if who else "")
     were = "were" if not helper and len(people) > 1 else "was"
     unknown = not people and not helper and bool(timeline.waits)  # a launcher that somebody killed, or a rank
-    yield Candidate(
-        "peer_died",
-        "hint" if unknown else "death" if signal != 6 or helper else "echo",
-        "high" if culprits else "medium",
-        f"{who} {were} killed by {name}",
-        tuple(chosen[:4]),
-        culprits,
-        parties=() if culprits else people,
-    )
+    ground: Ground = "hint" if unknown else "death" if signal != 6 or helper else "echo"
+    sure: Confidence = "high" if culprits else "medium"
+    headline, parties = f"{who} {were} killed by {name}", () if culprits else people
+    yield Candidate("peer_died", ground, sure, headline, tuple(chosen[:4]), culprits, parties=parties)
 
 
 def ray_deaths(timeline: Timeline) -> Iterator[Candidate]:
@@ -117,14 +112,8 @@ def ray_deaths(timeline: Timeline) -> Iterator[Candidate]:
     processes = [event for event in processes if not follows_timeout(timeline, event)]
     culprits = blameable_identities(*(_add_pid(event, processes) for event in processes))
     worker = f"Ray's worker {describe_identities(culprits)}".rstrip()
-    yield Candidate(
-        "peer_died",
-        "death",
-        "low",
-        f"{worker} exited, and Ray does not know why",
-        tuple([*died, *processes][:4]),
-        culprits[:1],
-    )
+    headline, evidence = f"{worker} exited, and Ray does not know why", tuple([*died, *processes][:4])
+    yield Candidate("peer_died", "death", "low", headline, evidence, culprits[:1])
 
 
 def _add_pid(event: Event[Any], processes: Sequence[Event[Any]]) -> Identity:

@@ -10,7 +10,7 @@ from nodedoctor.steps import looks
 from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks, rank_ranges
 from nodedoctor.triage.flight.transfer_time import implied_ranks
 from nodedoctor.triage.model import Candidate
-from nodedoctor.triage.patterns.stacks import ThreadStack, describe_frame
+from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.watchdog import DesyncJoined, DesyncMissing
 from nodedoctor.triage.timeline.model import CollectiveWait, Timeline
 from nodedoctor.triage.timeline.pace import frozen_seconds
@@ -38,20 +38,12 @@ def outside_collective(timeline: Timeline) -> Iterator[Candidate]:
     if not are_awaited(outside, waiting):
         return
     culprits = blameable_identities(*(event.who for event in outside))
-    who, doing = (
-        describe_identities(culprits) or "one process",
-        f"is in {describe_frame(outside[0].what.frames)}",
-    )
+    who, doing = describe_identities(culprits) or "one process", f"is in {outside[0].what.frames[0].place}"
     gil = any(event.what.owns_gil for event in outside)
-    yield Candidate(
-        "cpu_stuck_or_slow_rank",
-        "absence",
-        "medium",
-        describe_holdup(who, doing, len(waiting), waiting[0].what.collective, gil=gil),
-        (*outside[:3], *waiting[:3]),
-        culprits,
-        tuple(event.who for event in waiting if event.who.rank is not None),
-    )
+    headline = describe_holdup(who, doing, len(waiting), waiting[0].what.collective, gil=gil)
+    evidence = (*outside[:3], *waiting[:3])
+    victims = tuple(event.who for event in waiting if event.who.rank is not None)
+    yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, evidence, culprits, victims)
 
 
 MISCONFIGURED_MS = 1000

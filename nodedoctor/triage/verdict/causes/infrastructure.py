@@ -111,13 +111,8 @@ def node_faults(timeline: Timeline) -> Iterator[Candidate]:
     for cause, events in by_cause.items():
         first = events[0]
         where = f" on {first.who.host}" if first.who.host else ""
-        yield Candidate(
-            cause,
-            "node",
-            "medium",
-            f"the logs do not say why, but {first.what.check} fails{where}: {first.what.summary}",
-            tuple(events[:4]),
-        )
+        headline = f"the logs do not say why, but {first.what.check} fails{where}: {first.what.summary}"
+        yield Candidate(cause, "node", "medium", headline, tuple(events[:4]))
 
 
 def stuck_watchdog(timeline: Timeline) -> Iterator[Candidate]:
@@ -129,14 +124,8 @@ def stuck_watchdog(timeline: Timeline) -> Iterator[Candidate]:
     ground: Ground = "absence" if culprits else "hint"
     who = describe_identities(culprits) or "the process"
     headline = f"{who} was stuck in a call that its watchdog could not pass (GIL, CUDA, storage)"
-    yield Candidate(
-        "cpu_stuck_or_slow_rank",
-        ground,
-        "medium" if culprits else "low",
-        headline,
-        tuple(beats[:3]),
-        culprits,
-    )
+    sure: Confidence = "medium" if culprits else "low"
+    yield Candidate("cpu_stuck_or_slow_rank", ground, sure, headline, tuple(beats[:3]), culprits)
 
 
 def hung_storage(timeline: Timeline) -> Iterator[Candidate]:

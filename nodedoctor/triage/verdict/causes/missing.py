@@ -89,16 +89,12 @@ def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
         did = f"had not enqueued collective {seq}"
         inside = _gloo_waits_of(timeline, culprits)
         if inside and timeline.waits:
-            yield Candidate(
-                "collective_mismatch",
-                "different",
-                "high",
-                f"{describe_identities(culprits)} {did} and waited in a collective of another "
-                "group, while the others"
-                f" waited in {timeline.waits[0].work.op or 'this one'}",
-                (*slow[:2], *inside[:2], *(wait.event for wait in timeline.waits[:2])),
-                culprits,
+            headline = (
+                f"{describe_identities(culprits)} {did} and waited in a collective of another group, while"
+                f" the others waited in {timeline.waits[0].work.op or 'this one'}"
             )
+            evidence = (*slow[:2], *inside[:2], *(wait.event for wait in timeline.waits[:2]))
+            yield Candidate("collective_mismatch", "different", "high", headline, evidence, culprits)
         yield absent_rank(timeline, culprits, tuple(slow[:3]), did, "different", "high")
 
 
@@ -143,14 +139,8 @@ def late_rank(timeline: Timeline) -> Iterator[Candidate]:
     if culprits and len(culprits) <= max(1, len(timeline.waits)):
         evidence = (first[2], *(event for *_, event in latecomers[:3]))
         delay = decimal(min(delay for delay, *_ in latecomers), 3)
-        yield absent_rank(
-            timeline,
-            culprits,
-            evidence,
-            f"entered {collective_name(timeline)}, {delay} s after the others",
-            "different",
-            "high",
-        )
+        did = f"entered {collective_name(timeline)}, {delay} s after the others"
+        yield absent_rank(timeline, culprits, evidence, did, "different", "high")
 
 
 def silent_ranks(timeline: Timeline) -> Iterator[Candidate]:
@@ -193,17 +183,12 @@ def frozen_process(timeline: Timeline) -> Iterator[Candidate]:
 
 def gil_held(timeline: Timeline) -> Iterator[Candidate]:
     """One rank's Python lock was held inside a call."""
-    holders = tuple(distinct_ranks(event.who for event in timeline.marked(Mark.GIL_HELD)))
+    locks = timeline.marked(Mark.GIL_HELD)
+    holders = distinct_ranks(event.who for event in locks)
     culprits = tuple(who for who in holders if who.rank not in timeline.waiting_ranks)
     if culprits and len(culprits) < max(2, len(timeline.ranks_seen)):
-        yield absent_rank(
-            timeline,
-            culprits,
-            tuple(timeline.marked(Mark.GIL_HELD)[:3]),
-            "held Python's lock inside a call",
-            "absence",
-            "medium",
-        )
+        did = "held Python's lock inside a call"
+        yield absent_rank(timeline, culprits, tuple(locks[:3]), did, "absence", "medium")
 
 
 def unpublished_id(timeline: Timeline) -> Iterator[Candidate]:
@@ -224,16 +209,11 @@ def legitimate_work(timeline: Timeline) -> Iterator[Candidate]:
     if work is not None and waited and not ranks_without_timeout(timeline):
         people = distinct_ranks([work.who])
         culprits = tuple(who for who in people if who.rank not in timeline.waiting_ranks)
-        yield Candidate(
-            "timeout_too_short_legit_work",
-            "absence",
-            "medium" if culprits else "low",
-            f"{describe_identities(culprits) or 'another rank'} was {work.what.kind} while the "
-            "others waited, "
-            f"longer than their timeout",
-            (work, *(wait.event for wait in timeline.waits[:2])),
-            culprits,
-        )
+        who = describe_identities(culprits) or "another rank"
+        headline = f"{who} was {work.what.kind} while the others waited, longer than their timeout"
+        evidence = (work, *(wait.event for wait in timeline.waits[:2]))
+        sure: Confidence = "medium" if culprits else "low"
+        yield Candidate("timeout_too_short_legit_work", "absence", sure, headline, evidence, culprits)
 
 
 def waits_in_a_save(timeline: Timeline) -> Iterator[Candidate]:
@@ -242,16 +222,12 @@ def waits_in_a_save(timeline: Timeline) -> Iterator[Candidate]:
     if waited:
         saving = [event for event in timeline.of_kind(LongWork) if "sav" in event.what.kind]
         people = distinct_ranks(event.who for event in waited)
-        who = describe_identities(people) or "ranks"
-        yield Candidate(
-            "timeout_too_short_legit_work",
-            "absence",
-            "medium" if saving or len(people) > 1 else "low",
-            f"{who} waited until the timeout while a checkpoint was saved",
-            (*waited[:3], *saving[-1:]),
-            (),
-            tuple(people),
+        headline = (
+            f"{describe_identities(people) or 'ranks'} waited until the timeout while a checkpoint was saved"
         )
+        sure: Confidence = "medium" if saving or len(people) > 1 else "low"
+        evidence, victims = (*waited[:3], *saving[-1:]), tuple(people)
+        yield Candidate("timeout_too_short_legit_work", "absence", sure, headline, evidence, (), victims)
 
 
 def unjoined_ranks(timeline: Timeline) -> Iterator[Candidate]:
@@ -261,14 +237,8 @@ def unjoined_ranks(timeline: Timeline) -> Iterator[Candidate]:
     absent = expected - joins
     culprits = never_joined(timeline)
     names = f" ({describe_identities(culprits)})" if culprits else ""
-    yield Candidate(
-        "network_socket_interface",
-        "path",
-        "medium",
-        f"{absent} of {expected} processes never joined the rendezvous{names}",
-        tuple(reports[:4]),
-        culprits,
-    )
+    headline = f"{absent} of {expected} processes never joined the rendezvous{names}"
+    yield Candidate("network_socket_interface", "path", "medium", headline, tuple(reports[:4]), culprits)
 
 
 def lagging_rank(timeline: Timeline) -> Iterator[Candidate]:
@@ -285,15 +255,10 @@ def lagging_rank(timeline: Timeline) -> Iterator[Candidate]:
         front = max(count.last for count in steady.values())
         lines = min((front[-1] - steady[rank].last[-1]) / steady[rank].stride for rank in slow)
         confidence: Confidence = "medium" if lines >= FAR_BEHIND else "low"
-        step = steady[slow[0]].last[-1]
-        yield absent_rank(
-            timeline,
-            tuple(event.who for event in events),
-            (*events[:3], *(wait.event for wait in timeline.waits[:2])),
-            f"was last heard at step {step:g}, the others came to {front[-1]:g}",
-            "absence",
-            confidence,
-        )
+        did = f"was last heard at step {steady[slow[0]].last[-1]:g}, the others came to {front[-1]:g}"
+        culprits = tuple(event.who for event in events)
+        evidence = (*events[:3], *(wait.event for wait in timeline.waits[:2]))
+        yield absent_rank(timeline, culprits, evidence, did, "absence", confidence)
 
 
 def _slow_ranks(timeline: Timeline, steady: Mapping[int, RankCount]) -> list[int]:

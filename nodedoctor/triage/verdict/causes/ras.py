@@ -29,15 +29,10 @@ def silent_to_ras(timeline: Timeline) -> Iterator[Candidate]:
     culprits = culprits or tuple(dict.fromkeys(event.who for event in silent[:64]))
     missing += silent
     dead = timeline.marked(Mark.RAS_DEAD)
-    yield Candidate(
-        "peer_died",
-        "death",
-        "high" if dead else "medium",
-        f"{describe_identities(culprits)} does not answer NCCL's RAS service: "
-        + ("its process ended" if dead else "its process ended or is frozen"),
-        tuple([*dead, *missing, *processes][:5]),
-        culprits,
-    )
+    end = "its process ended" if dead else "its process ended or is frozen"
+    headline = f"{describe_identities(culprits)} does not answer NCCL's RAS service: {end}"
+    evidence = tuple([*dead, *missing, *processes][:5])
+    yield Candidate("peer_died", "death", "high" if dead else "medium", headline, evidence, culprits)
 
 
 @record
@@ -108,15 +103,10 @@ def behind_in_counts(timeline: Timeline) -> Iterator[Candidate]:
     headline = f"{describe_identities(who)} did not launch {first.op} number {first.most}, as the others did"
     headline += ", and launched another collective" if {*who} & foremost else ""
     unmoved = timeline.marked(Mark.RAS_UNMOVED)
-    yield Candidate(
-        cause,
-        "named",
-        "medium",
-        headline if unmoved else f"{headline}; in a job that runs this is ordinary for a moment",
-        (*first.behind[:4], *unmoved[:1]),
-        who,
-        decides=bool(unmoved) and len({section.communicator for section in sections}) == 1,
-    )
+    headline += "" if unmoved else "; in a job that runs this is ordinary for a moment"
+    evidence = (*first.behind[:4], *unmoved[:1])
+    decides = bool(unmoved) and len({section.communicator for section in sections}) == 1
+    yield Candidate(cause, "named", "medium", headline, evidence, who, decides=decides)
 
 
 def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
@@ -124,19 +114,11 @@ def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
     reports = timeline.marked(Mark.LAUNCHED_FEWER)
     culprits = tuple(distinct_ranks(event.who for event in reports))
     if culprits:
-        headline = (
-            f"{describe_identities(culprits)} launched fewer collectives than the others (Ray's "
-            "hang detector)"
-        )
+        who, fixes = describe_identities(culprits), hang_folder_fix(timeline)
+        headline = f"{who} launched fewer collectives than the others (Ray's hang detector)"
         evidence = (*reports[:3], *timeline.marked(Mark.HANG_CONFIRMED)[:1])
         yield Candidate(
-            "cpu_stuck_or_slow_rank",
-            "named",
-            "medium",
-            headline,
-            evidence,
-            culprits,
-            fixes=hang_folder_fix(timeline),
+            "cpu_stuck_or_slow_rank", "named", "medium", headline, evidence, culprits, fixes=fixes
         )
 
 

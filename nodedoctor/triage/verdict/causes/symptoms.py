@@ -15,7 +15,7 @@ from nodedoctor.triage.describe import (
     nodes_of,
 )
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Identity, Owner
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity, Owner
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.frameworks import CollectiveShape
@@ -85,14 +85,10 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
         culprits = nodes_of(e.who for e in events) if what.of_node else ()
         if what.personal:
             culprits = find_culprits(timeline, independent_failures(timeline, events))
-        yield Candidate(
-            cause,
-            ground,
-            "low" if ground == "hint" else "medium" if ground in ("path", "named") else "high",
-            (f"{describe_briefly(culprits)}: " if culprits else "") + _symptom_message(timeline, first),
-            tuple(events[:4]),
-            culprits,
-        )
+        sure: Confidence = "low" if ground == "hint" else "medium" if ground in ("path", "named") else "high"
+        who = f"{describe_briefly(culprits)}: " if culprits else ""
+        headline = f"{who}{_symptom_message(timeline, first)}"
+        yield Candidate(cause, ground, sure, headline, tuple(events[:4]), culprits)
 
 
 def _symptom_ground(what: Symptom) -> Ground:
