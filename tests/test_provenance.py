@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import jsonschema
-import pytest
+from in_turn import in_turn
 
 from nodedoctor.demo import DEMOS, folder
 from nodedoctor.engine import recording
@@ -18,7 +18,7 @@ NODES = sorted((Path(__file__).parent / "nodes").glob("*/manifest.json"))
 MANIFESTS = [*NODES, *(folder(name) / "manifest.json" for name in DEMOS)]
 
 
-@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.parent.name)
+@in_turn("path", MANIFESTS, ids=lambda path: path.parent.name)
 def test_a_recorded_node_says_where_it_comes_from(path):
     manifest = json.loads(path.read_text())
     jsonschema.Draft202012Validator(SCHEMA).validate(manifest)
@@ -27,7 +27,7 @@ def test_a_recorded_node_says_where_it_comes_from(path):
     assert isinstance(manifest["hardware"], list)
 
 
-@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.parent.name)
+@in_turn("path", MANIFESTS, ids=lambda path: path.parent.name)
 def test_nvml_of_a_recorded_node_was_loaded_as_on_its_machine(path):
     """From where a stand-in lay while the node was made is no fact of the node."""
     nvml = path.parent / "probes" / "nvml.txt"

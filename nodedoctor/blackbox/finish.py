@@ -172,7 +172,7 @@ async def _keep_end(folder: Folder, watch: Watch, *, failed: bool) -> None:
 
 
 async def _read_added(path: str, begin: int, seconds: float) -> str:
-    """What the job added to a file, the newest 4 MiB of it (`children.pipes.KEPT`)."""
+    """What the job added to a file, the newest 4 MiB of it (`children.output_bounds.KEPT`)."""
     observation = await child_process.run(
         "tail", Command(("tail", "-c", f"+{begin + 1}", "--", path)), seconds
     )

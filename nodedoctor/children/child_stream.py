@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import cast
 
 from nodedoctor.children.child_process import PIPE_DRAIN_S, feed, kill, spawn
-from nodedoctor.children.pipes import BACKLOG, KEPT
+from nodedoctor.children.output_bounds import BACKLOG, KEPT
 from nodedoctor.declare.registry import Command
 
 TIED = 0.25

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-KEPT = 4 * 1024 * 1024  # bytes of output kept per observation, the tail of it
-KEPT_STDERR = 4096
-BACKLOG = 1000  # lines of a followed child that wait for their reader
+from nodedoctor.children.output_bounds import BACKLOG, KEPT, KEPT_STDERR
 
 
 class Tail:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import nodedoctor
-from nodedoctor.children import child_process, pipes
+from nodedoctor.children import child_process
+from nodedoctor.children.output_bounds import KEPT
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation, Outcome
@@ -142,7 +143,7 @@ def test_a_flood_keeps_its_tail():
     line = "x" * 1023
     seen = python(f"for i in range(12 * 1024): print('{line}')\nprint('the end')")
     assert seen.truncated
-    assert len(seen.text) <= pipes.KEPT
+    assert len(seen.text) <= KEPT
     assert seen.text.endswith("the end\n")
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from doc_files import load
+from in_turn import in_turn
 
 from nodedoctor.cli.check_page import error_texts, samples, sections
 from nodedoctor.cli.explain import explain
@@ -28,7 +29,7 @@ def generator():
     return load("pages")
 
 
-@pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
+@in_turn("check", CHECKS.values(), ids=lambda check: check.id)
 def test_every_check_has_every_section(check):
     found = sections(check)
     assert tuple(section.heading for section in found) == HEADINGS

@@ -13,6 +13,7 @@ import pytest
 import recorded
 from hypothesis import given
 from hypothesis import strategies as st
+from in_turn import in_turn
 from tiers import first, some
 
 from checks.kernel.xid import checks_of_same_fault
@@ -77,7 +78,7 @@ def causes_of(results: Sequence[Result], devices: Devices = EIGHT) -> tuple[Caus
 # Over every recorded node.
 
 
-@pytest.mark.parametrize("node", NODES, ids=NAMES)
+@in_turn("node", NODES, ids=NAMES)
 def test_every_problem_belongs_to_exactly_one_cause(node: Path) -> None:
     report, _ = judged(node)
     ids = [cause.id for cause in report.causes]
@@ -96,7 +97,7 @@ def test_every_problem_belongs_to_exactly_one_cause(node: Path) -> None:
             assert not (healthy and finding.because_of)
 
 
-@pytest.mark.parametrize("node", NODES, ids=NAMES)
+@in_turn("node", NODES, ids=NAMES)
 def test_a_cause_is_as_bad_as_what_it_explains(node: Path) -> None:
     report, _ = judged(node)
     problems = sick(report)
@@ -109,7 +110,7 @@ def test_a_cause_is_as_bad_as_what_it_explains(node: Path) -> None:
     assert [one.severity for one in ranks] == sorted((one.severity for one in ranks), reverse=True)
 
 
-@pytest.mark.parametrize("node", NODES, ids=NAMES)
+@in_turn("node", NODES, ids=NAMES)
 def test_causes_change_neither_verdict_nor_counts(node: Path) -> None:
     report, _ = judged(node)
     free = tuple(
@@ -123,7 +124,7 @@ def test_causes_change_neither_verdict_nor_counts(node: Path) -> None:
 EXPECTED = [node for node in NODES if (node / "expected.json").exists()]
 
 
-@pytest.mark.parametrize("node", EXPECTED, ids=[node.name for node in EXPECTED])
+@in_turn("node", EXPECTED, ids=[node.name for node in EXPECTED])
 def test_the_causes_of_a_recorded_node_are_the_expected_ones(node: Path) -> None:
     file = node / "expected.json"
     report, _ = judged(node)
@@ -514,14 +515,14 @@ def test_a_result_of_a_check_that_is_not_known_is_its_own_cause() -> None:
     assert [cause.id for cause in diagnose([unknown], [])[1]] == ["their.check"]
 
 
-@pytest.mark.parametrize("node", NODES, ids=NAMES)
+@in_turn("node", NODES, ids=NAMES)
 def test_every_cause_says_what_to_type_first(node: Path) -> None:
     report, _ = judged(node)
     known = {cause.id: cause.fix for cause in report.causes if cause.status in (Status.FAIL, Status.WARN)}
     assert [id for id, fix in known.items() if fix is None or not fix.steps] == []
 
 
-@pytest.mark.parametrize("node", NODES, ids=NAMES)
+@in_turn("node", NODES, ids=NAMES)
 def test_the_fixes_of_a_node_do_not_contradict_each_other(node: Path) -> None:
     """For a failing device there is one action, and what is to be typed first ends nobody's work."""
     report, devices = judged(node)

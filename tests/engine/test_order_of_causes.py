@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import recorded
+from in_turn import in_turn
 
 from nodedoctor.knowledge.gates import gates, is_harmless, strictness
 from nodedoctor.model import Cause
@@ -18,7 +18,7 @@ def causes(name: str, *, preview: bool = True) -> tuple[Cause, ...]:
     return recorded.judged(NODES / name, preview=preview).causes
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_turn("name", NAMES)
 def test_of_equals_what_keeps_jobs_away_comes_first(name: str) -> None:
     ranks = [
         (cause.status.value == "warn", strictness(cause.schedulable), is_harmless(cause.id))
@@ -47,7 +47,7 @@ def test_a_dead_disk_is_one_cause() -> None:
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_turn("name", NAMES)
 def test_what_keeps_no_job_away_asks_for_no_other_node(name: str) -> None:
     for preview in (False, True):
         for cause in causes(name, preview=preview):

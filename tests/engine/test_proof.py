@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from in_turn import in_turn
 from recorded import judgement
 from tiers import some
 
@@ -30,7 +31,7 @@ def pieces(report):
     return [(r.check, one) for r in report.results for f in r.findings for one in f.evidence]
 
 
-@pytest.mark.parametrize("node", RECORDED, ids=lambda node: node.name)
+@in_turn("node", RECORDED, ids=lambda node: node.name)
 def test_all_evidence_stands_in_the_observation_it_names(node):
     assert judgement(node).unproven == ()
     report, observed = judged(node)

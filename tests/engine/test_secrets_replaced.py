@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from in_turn import in_turn
 from tiers import some
 
 from nodedoctor import demo
@@ -147,7 +148,7 @@ ISSUED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("issued", ISSUED, ids=lambda key: key[:12])
+@in_turn("issued", ISSUED, ids=lambda key: key[:12])
 def test_keys_of_well_known_makers_go_wherever_they_stand(issued: str):
     for said in (issued, f"step 3: calls with {issued} ended", f'{{"x": "{issued}"}}', f"x\n({issued})\ny"):
         clean = without_secrets(Observation("kernel-log", text=said)).text
@@ -166,7 +167,7 @@ def test_there_are_many():
     assert len(SHAPES) + len(VARIABLES) >= 54
 
 
-@pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: path.name)
+@in_turn("recorded", RECORDED, ids=lambda path: path.name)
 def test_recorded_nodes_are_let_in_as_they_are(recorded):
     for seen in recording.load(recorded).observations.values():
         assert without_secrets(seen) == seen

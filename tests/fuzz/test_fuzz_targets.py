@@ -9,6 +9,7 @@ from examples import examples
 from functions import readers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from in_turn import in_turn
 from mutate import HOW, LARGEST, Edit, apply
 from targets import BARRED, CORPUS, targets
 from tiers import first
@@ -36,7 +37,7 @@ def test_what_once_broke_a_target_is_taken(file: Path) -> None:
     target.take(file.read_bytes())
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@in_turn("name", TARGETS)
 def test_no_edit_of_a_seed_begins_with_its_loss(name: str) -> None:
     """Edits keep LARGEST bytes: of a longer document only a torn one would ever be tried."""
     assert max(map(len, TARGETS[name].seeds())) <= LARGEST

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from in_turn import in_turn
 from pastes import PASTES, WAYS
 
 from nodedoctor.intake.all_shapes import SHAPES
@@ -22,8 +23,8 @@ def words(piece: Piece) -> list[str]:
     return re.sub(r"^\S{3} \d\d \S+ \S+ |^\S+Z ", "", piece.text).split()
 
 
-@pytest.mark.parametrize("probe", PASTES)
-@pytest.mark.parametrize("way", WAYS)
+@in_turn("probe", PASTES)
+@in_turn("way", WAYS)
 def test_an_output_is_recognised_however_it_is_pasted(probe: str, way: str):
     (plain,) = split(PASTES[probe]).pieces
     (pasted,) = split(WAYS[way](PASTES[probe])).pieces
@@ -66,8 +67,8 @@ def test_a_piece_of_an_output_is_nothing_else(probe: str, first: int, length: in
     assert set(kinds(text[first : first + length])) <= {probe, "", *alike.get(probe, ())}
 
 
-@pytest.mark.parametrize("probe", PASTES)
-@pytest.mark.parametrize("fence", ["```", "~~~", "````"])
+@in_turn("probe", PASTES)
+@in_turn("fence", ["```", "~~~", "````"])
 def test_a_fence_ends_an_output_and_is_nothing_itself(probe: str, fence: str):
     parts = split(f"{fence}\n{PASTES[probe]}{fence}\nthank you all\n")
     assert [piece.shape.probe for piece in parts.pieces] == [probe]
@@ -117,8 +118,8 @@ SIGNS = [
 ]
 
 
-@pytest.mark.parametrize("probe", PASTES)
-@pytest.mark.parametrize("sign", SIGNS)
+@in_turn("probe", PASTES)
+@in_turn("sign", SIGNS)
 def test_no_output_swallows_the_log_behind_a_prompt_or_a_blank_line(probe: str, sign: str):
     parts = split(f"{PASTES[probe]}{sign}\n{LOG}")
     assert [piece.shape.probe for piece in parts.pieces] == [probe]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from in_turn import in_turn
 from recorded import judgement
 
 from nodedoctor.engine.plugins import discover
@@ -31,7 +32,7 @@ def test_a_warning_never_refuses_jobs():
     assert not any(row.schedulable == "yes" and row.warn == "no" for row in gates())
 
 
-@pytest.mark.parametrize("node", NODES, ids=[node.name for node in NODES])
+@in_turn("node", NODES, ids=[node.name for node in NODES])
 def test_every_finding_of_a_recorded_node_has_a_row_that_alone_decides(node: Path):
     report = judgement(node, preview=True).report
     sick = {
@@ -50,7 +51,7 @@ def test_every_finding_of_a_recorded_node_has_a_row_that_alone_decides(node: Pat
             assert cause.schedulable == told, cause.id
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "id",
     [
         "env.lint@env:NCCL_SOCKET_IFNAME",

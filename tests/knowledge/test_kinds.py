@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from in_turn import in_turn
 
 from nodedoctor.engine.plugins import discover
 from nodedoctor.knowledge.kinds import Kind, event_of_check, kind, kind_of_events, kinds, of_cause
@@ -60,7 +61,7 @@ def _symptoms_of(sign: object) -> Iterator[Symptom]:
                 yield cell.cell_contents
 
 
-@pytest.mark.parametrize("row", kinds(), ids=lambda row: row.kind)
+@in_turn("row", kinds(), ids=lambda row: row.kind)
 def test_a_decision_follows_from_where_the_same_is_expected_again(row: Kind) -> None:
     again = (row.same_nodes, row.other_nodes)
     expected = {

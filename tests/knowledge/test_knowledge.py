@@ -7,6 +7,7 @@ import pynvml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from in_turn import in_turn
 
 from nodedoctor.facts.gpu.nvml import enums
 from nodedoctor.knowledge import env_vars, gpus, infiniband, limits, xids
@@ -17,7 +18,7 @@ from nodedoctor.knowledge.versions import containers, cuda, nccl, stack, torch_p
 # GPUs and boards
 
 
-@pytest.mark.parametrize("model", gpus.models(), ids=lambda model: model.name)
+@in_turn("model", gpus.models(), ids=lambda model: model.name)
 def test_a_model_knows_its_own_name_and_ids(model):
     assert all(re.compile(regex) for regex in model.name_regexes)
     assert gpus.gpu_model(model.product) is model
@@ -25,7 +26,7 @@ def test_a_model_knows_its_own_name_and_ids(model):
     assert all(gpus.gpu_model("a name nobody knows", pci_id) is model for pci_id in model.pci_ids)
 
 
-@pytest.mark.parametrize("model", gpus.models(), ids=lambda model: model.name)
+@in_turn("model", gpus.models(), ids=lambda model: model.name)
 def test_a_model_does_not_contradict_itself(model):
     if model.nvlink_links:
         assert model.nvlink_total_gbps == pytest.approx(model.nvlink_links * model.nvlink_link_gbps)

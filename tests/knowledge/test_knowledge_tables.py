@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from forked import nodedoctor_forked
+from in_turn import in_turn
 
 from nodedoctor.knowledge import (
     env_vars,
@@ -103,7 +104,7 @@ def test_every_section_has_a_type():
     assert sections == set(ROW_TYPES)
 
 
-@pytest.mark.parametrize(("table", "section"), sorted(ROW_TYPES))
+@in_turn(("table", "section"), sorted(ROW_TYPES))
 def test_rows_are_what_their_type_says(table, section):
     row_type = ROW_TYPES[table, section]
     hints = typing.get_type_hints(row_type)

@@ -16,6 +16,7 @@ from examples import examples
 from forked import nodedoctor_forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_turn import in_turn
 
 from nodedoctor.demo import DEMOS, folder
 from nodedoctor.engine import recording as snapshot
@@ -380,7 +381,7 @@ k8s.io|docs.nvidia.com|serial8250: ttyS0|config.h.in|serial number N/A|C:\\\\tem
 name=pt_data_worker|server 2.0|users from disk"""
 
 
-@pytest.mark.parametrize("text", re.split(r"[|\n]", RESEMBLING.strip()))
+@in_turn("text", re.split(r"[|\n]", RESEMBLING.strip()))
 def test_what_only_resembles_a_name_stays(text):
     seen = Observation("kernel-log", text=f"a {text} b\n")
     assert Redaction.of([seen], {}).observation(seen).text == seen.text
@@ -687,7 +688,7 @@ https://docs.nvidia.com/deploy/xid-errors|symbol@@GLIBC_2.17|numpy@1.2.3|a88f09f
 53e4e5e8ed5c5b0d9ac8fd8d27e6a6b0a2b1c3d4|NV18 PIX SYS|0-55,112-167|7783-7084-3265-9085-8269-3286-77"""
 
 
-@pytest.mark.parametrize("text", re.split(r"[|\n]", VERSIONS.strip() + STAYS))
+@in_turn("text", re.split(r"[|\n]", VERSIONS.strip() + STAYS))
 def test_what_looks_like_an_address_and_is_none_stays(text):
     made = redaction()
     for around in ("{}", "({}), x", "a {}\nb", '"{}"'):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from any_report import reports
 from hypothesis import given
+from in_turn import in_turn
 from recorded import judged
 from tiers import first, some
 
@@ -42,13 +43,13 @@ def test_one_cause_fits_a_terminal(node: Path, width: int) -> None:
         assert all(any(cause["headline"].split()[0] in line for line in lines) for cause in causes)
 
 
-@pytest.mark.parametrize("node", NODES, ids=NAMES)
+@in_turn("node", NODES, ids=NAMES)
 def test_nothing_but_a_command_is_wider_than_the_page(node: Path) -> None:
     lines = brief.render(document(node), width=100).splitlines()
     assert not [line for line in lines[2:] if len(line) > 100 and not line.startswith("     $ ")]
 
 
-@pytest.mark.parametrize("node", NODES, ids=NAMES)
+@in_turn("node", NODES, ids=NAMES)
 def test_what_the_headline_asks_for_can_be_typed(node: Path) -> None:
     """The one cause's command that reboots, resets or restarts as its headline says is on the page."""
     report = document(node)
@@ -108,7 +109,7 @@ def test_nothing_from_the_node_is_live(report: Found) -> None:
     ]
 
 
-@pytest.mark.parametrize("node", NODES, ids=NAMES)
+@in_turn("node", NODES, ids=NAMES)
 def test_a_ticket_has_every_proof_of_what_its_owner_must_act_on(node: Path) -> None:
     report = document(node)
     page = ticket.render(report, "node.zip")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import recorded
+from in_turn import in_turn
 from textual.geometry import Size
 from tiers import some
 
@@ -97,8 +98,8 @@ def test_no_view_invites_jobs_to_what_must_be_replaced_or_reset(node: Path) -> N
             assert not [page for page in views if "new jobs may start here" in page]
 
 
-@pytest.mark.parametrize("node", NODES, ids=NAMES)
-@pytest.mark.parametrize("room", [SMALL, Size(80, 9), Size(140, 26)])
+@in_turn("node", NODES, ids=NAMES)
+@in_turn("room", [SMALL, Size(80, 9), Size(140, 26)])
 def test_what_comes_before_a_reset_is_in_view_with_it(node: Path, room: Size) -> None:
     """Of the steps on a card those in view are the first ones, in their order."""
     report = document(node)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-import pytest
 import recorded
+from in_turn import in_turn
 
 from nodedoctor.knowledge.ownership import REASON, action_words
 from nodedoctor.model import Report
@@ -34,16 +34,16 @@ def sentences(report: Report) -> Iterator[str]:
             yield finding.fix.text if finding.fix else ""
 
 
-@pytest.mark.parametrize("preview", [False, True])
-@pytest.mark.parametrize("node", NODES, ids=[node.name for node in NODES])
+@in_turn("preview", [False, True])
+@in_turn("node", NODES, ids=[node.name for node in NODES])
 def test_no_sentence_of_a_node_is_cut_or_a_key(node: Path, preview: bool) -> None:
     report = recorded.judged(node, preview=preview)
     assert not [text for text in sentences(report) if _CUT.search(text)]
     assert not [text for text in sentences(report) for key in KEYS if key in text]
 
 
-@pytest.mark.parametrize("preview", [False, True])
-@pytest.mark.parametrize("node", NODES, ids=[node.name for node in NODES])
+@in_turn("preview", [False, True])
+@in_turn("node", NODES, ids=[node.name for node in NODES])
 def test_a_reason_is_whole_and_names_more_than_a_device(node: Path, preview: bool) -> None:
     for cause in recorded.judged(node, preview=preview).causes:
         words = action_words(cause.action, cause.owner, cause.subjects)

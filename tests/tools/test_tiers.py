@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from in_turn import in_turn
 from share_of_tests import share_of
 
 TOP = Path(__file__).parents[2]
@@ -19,7 +20,7 @@ def test_every_share_is_one_of_them_and_none_is_empty() -> None:
     assert set(shares) == set(range(1, 9))
 
 
-@pytest.mark.parametrize("number", range(2 ** len(MARKS)))
+@in_turn("number", range(2 ** len(MARKS)))
 def test_whatever_its_marks_a_test_is_run_by_a_target(number: int) -> None:
     marks = {mark: bool(number >> place & 1) for place, mark in enumerate(MARKS)}
     assert [one for one in TIERS if eval(one, marks)], marks

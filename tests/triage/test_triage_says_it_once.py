@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from in_turn import in_turn
 from say import as_document
 
 from nodedoctor.triage.job import examine_job
@@ -32,7 +33,7 @@ def test_who_waits_is_in_a_known_state(case: Path) -> None:
     assert not guilty & {(who["world"], who["rank"]) for who in told["victims"]}
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@in_turn("case", CASES, ids=[case.name for case in CASES])
 def test_sentences_have_no_keys_in_them(case: Path) -> None:
     told = document(case)
     sentences = [told["headline"], told["weighed"], *(fix["text"] for fix in (*told["fixes"], *told["next"]))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
+from in_turn import in_turn
 from rich.cells import cell_len
 
 from nodedoctor.report.matrix import Matrix, matrices, meanings
@@ -39,9 +39,9 @@ def lines(matrix: Matrix, width: int = 100, glyphs: Glyphs = UNICODE, chosen: st
     return ["".join(text for text, _ in line) for line in drawn]
 
 
-@pytest.mark.parametrize("width", [60, 80, 140, 200])
-@pytest.mark.parametrize("per_switch", [1, 2, 4])
-@pytest.mark.parametrize("gpus", [2, 4, 8, 16])
+@in_turn("width", [60, 80, 140, 200])
+@in_turn("per_switch", [1, 2, 4])
+@in_turn("gpus", [2, 4, 8, 16])
 def test_every_device_is_drawn_once_and_nothing_is_wider_than_the_page(
     gpus: int, per_switch: int, width: int
 ):

@@ -7,12 +7,12 @@ node would let the clean one of yesterday pass a node that fails today.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from nodedoctor.fleet.model import Node
 from nodedoctor.grouping import group_by
 from nodedoctor.nodeset import natural_key
+from nodedoctor.record import replace
 
 REBOOT = 60.0
 """Seconds from one boot of a machine to its next at least; ours, and little for a machine with GPUs."""

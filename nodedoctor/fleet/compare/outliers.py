@@ -8,7 +8,6 @@ ones, so where more is better, as with links that are up, nodes that have less a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from nodedoctor.declare.peers import DEVIATION, Attribute, decides, odd_ones, quantile
 from nodedoctor.fleet.compare import clocks, traits
@@ -18,6 +17,7 @@ from nodedoctor.fleet.model import Node, Oddity, ValueGroup
 from nodedoctor.grouping import group_pairs
 from nodedoctor.model import Status
 from nodedoctor.nodeset import fold, natural_key
+from nodedoctor.record import replace
 
 MAJORITY = 3
 """Nodes that must agree, beside being more than half: two against one may be two mistakes. Ours."""

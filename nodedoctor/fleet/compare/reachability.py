@@ -5,11 +5,11 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from nodedoctor.fleet.model import Node, Oddity, Problem, ValueGroup
 from nodedoctor.model import Severity, Status
 from nodedoctor.nodeset import fold, natural_key, short_host
+from nodedoctor.record import replace
 
 _TITLE = "Nodes reach each other"
 _WHY = "ranks meet over this network; a node the others cannot reach keeps the whole job at its start."

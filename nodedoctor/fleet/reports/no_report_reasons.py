@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.children import pipes
+from nodedoctor.children.output_bounds import KEPT
 from nodedoctor.fleet.model import NodeState
 from nodedoctor.fleet.transports.node_side import NO_NODEDOCTOR, REFUSALS
 from nodedoctor.model import Observation, Outcome
@@ -57,7 +57,7 @@ def no_report_reason(observation: Observation, why: str) -> tuple[NodeState, str
     """State and note for an answer without a report; `why` is what is wrong with its text."""
     output = f"{observation.note}\n{observation.text[-4096:]}"
     if observation.truncated:
-        size = f"more than {pipes.KEPT >> 20} MiB came in {observation.seconds:.0f} s"
+        size = f"more than {KEPT >> 20} MiB came in {observation.seconds:.0f} s"
         return "unreadable", f"a flood and no report: {size}, at last {_last_line(observation.text)[-40:]!r}"
     if observation.outcome in (Outcome.TIMEOUT, Outcome.STUCK):
         return "silent", f"no answer in {observation.seconds:.0f} s; {_how_far(observation, why)}"

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
@@ -23,6 +22,7 @@ from nodedoctor.fleet.reports.reading import node
 from nodedoctor.fleet.reports.saved import unanswered
 from nodedoctor.model import Observation
 from nodedoctor.nodeset import is_name, of_file
+from nodedoctor.record import replace
 
 NOT_THERE = 66
 """Exit code for a path that leads nowhere (EX_NOINPUT, sysexits(3))."""

@@ -18,8 +18,9 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.children import child_process, pipes
+from nodedoctor.children import child_process
 from nodedoctor.children.child_stream import ChildStream
+from nodedoctor.children.output_bounds import KEPT
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
@@ -309,7 +310,7 @@ def _answer(host: str, message: Json, seconds: float) -> Node:
 
 def _unpack_report(packed: str) -> str:
     try:
-        data = zlib.decompressobj().decompress(base64.b64decode(packed), pipes.KEPT)
+        data = zlib.decompressobj().decompress(base64.b64decode(packed), KEPT)
     except (ValueError, zlib.error):
         return ""
     return data.decode("utf-8", "replace")

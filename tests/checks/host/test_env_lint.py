@@ -9,6 +9,7 @@ import pytest
 from asking import ask, judge, said, write
 from hypothesis import given
 from hypothesis import strategies as st
+from in_turn import in_turn
 from test_stack_checks import H100, gpus, target
 
 from nodedoctor.blackbox import job_environment
@@ -118,7 +119,7 @@ def test_six_variables_six_findings():
     assert fix is not None and "SKYRL_WORKER_NCCL_TIMEOUT_IN_S" in fix.text and "ddp_timeout" in fix.text
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("name", "value", "torch", "nccl_version", "status", "words"),
     [
         # names by version

@@ -13,6 +13,7 @@ from asking import ask, brief, judge, said, write
 from fake_python import compile_library, make_nccl
 from hypothesis import given
 from hypothesis import strategies as st
+from in_turn import in_turn
 from test_stack_checks import H100, TORCH, gpus, target
 
 from nodedoctor.children.programs import child
@@ -41,7 +42,7 @@ def statuses(check: str, *facts: object) -> list[str]:
     return [status for status, _ in brief(judge(check, *facts))]
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("check", "packages", "requires", "expected"),
     [
         ("torchvision", ["torchvision 0.24.0"], {"torchvision": ("torch==2.9.0",)}, ["pass"]),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from in_turn import in_turn
 from pastes import (
     DB_CSV,
     DCGM_HEALTH,
@@ -286,8 +287,8 @@ SWITCH = "on fid 0 on NVSwitch pci bus id 00000000:87:00.0 physical id 10 port 3
 NOTHING = "request to query NVSwitch device information failed with error:WARNING [NV_WARN_NOTHING_TO_DO]"
 
 
-@pytest.mark.parametrize("front", [LEVEL, JOURNAL, f"gpu-7: {LEVEL}"])
-@pytest.mark.parametrize(
+@in_turn("front", [LEVEL, JOURNAL, f"gpu-7: {LEVEL}"])
+@in_turn(
     ("level", "words", "result"),
     [
         ("ERROR", f"detected NVSwitch fatal error 20034 {SWITCH}", "fail"),
@@ -298,7 +299,7 @@ NOTHING = "request to query NVSwitch device information failed with error:WARNIN
         ("ERROR", NOTHING, "note"),
     ],
 )
-@pytest.mark.parametrize("times", [1, 5])
+@in_turn("times", [1, 5])
 def test_the_fabric_managers_log_tells_each_error_once(
     front: str, level: str, words: str, result: str, times: int
 ):

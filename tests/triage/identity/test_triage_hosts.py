@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
+from in_turn import in_turn
 from say import caught, steps
 
 from nodedoctor.triage.identity.hosts import hosts_of
@@ -44,8 +44,8 @@ def named(form: str, ranks: int, per_host: int) -> dict[int, str]:
     }
 
 
-@pytest.mark.parametrize("per_host", [2, 4, 8])
-@pytest.mark.parametrize("form", HOSTS)
+@in_turn("per_host", [2, 4, 8])
+@in_turn("form", HOSTS)
 def test_a_word_that_ranks_share_in_blocks_is_their_host(form: str, per_host: int):
     files = named(form, 4 * per_host, per_host)
     found = hosts_of(*heard(files))
@@ -54,8 +54,8 @@ def test_a_word_that_ranks_share_in_blocks_is_their_host(form: str, per_host: in
         assert found[name] in name and found[name] == found[files[rank // per_host * per_host]]
 
 
-@pytest.mark.parametrize("per_host", [2, 4, 8])
-@pytest.mark.parametrize("form", NO_HOSTS)
+@in_turn("per_host", [2, 4, 8])
+@in_turn("form", NO_HOSTS)
 def test_other_words_and_numbers_are_no_hosts(form: str, per_host: int):
     assert hosts_of(*heard(named(form, 4 * per_host, per_host))) == {}
 

@@ -9,6 +9,7 @@ import pytest
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_turn import in_turn
 from test_triage_stories import STORIES
 
 from nodedoctor.triage.lines.required_literals import required_literals
@@ -25,7 +26,7 @@ def test_every_sign_has_words() -> None:
     assert [sign.pattern.pattern for sign in SIGNS if not sign.needles] == []
 
 
-@pytest.mark.parametrize("sign", SIGNS, ids=[sign.pattern.pattern[:40] for sign in SIGNS])
+@in_turn("sign", SIGNS, ids=[sign.pattern.pattern[:40] for sign in SIGNS])
 def test_no_line_is_missed(sign: LogPattern) -> None:
     missed = [
         text for text in TEXTS if sign.pattern.search(text) and not any(w in text for w in sign.needles)
