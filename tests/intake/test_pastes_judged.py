@@ -64,7 +64,12 @@ def recoveries(count: int) -> str:
     )
 
 
-PANIC = "ibpanic: [24601] main: stat of IB device 'mlx5_7' failed: Invalid argument\n"
+def panic(name: str) -> str:
+    return f"ibpanic: [24601] main: stat of IB device '{name}' failed: Invalid argument\n"
+
+
+UNQUERIED = ("mlx5_an0", "efa_0", "rdmap79s0", "rdmap16s27f0", "irdma1", "mana_0")
+"""Devices that ibstat does not query."""
 
 
 def one_socket() -> str:
@@ -99,8 +104,9 @@ SICK = [
     ("nvidia-smi-q", vgpu("Unlicensed (Unrestricted)"), "no licence"),
     ("nvidia-smi", table(draw="ERR!"), "the power draw cannot be read"),
     ("nvidia-smi", table(fan="ERR!"), "the fan speed cannot be read"),
-    ("ibstat", IBSTAT + PANIC, "mlx5_7 is listed and cannot be read"),
-    ("ibstat", PANIC, "mlx5_7 is listed and cannot be read"),
+    ("ibstat", IBSTAT + panic("mlx5_7"), "the adapter is lost"),
+    ("ibstat", panic("mlx5_7"), "WARN ib.ports@hca:mlx5_7: mlx5_7 is listed"),
+    ("ibstat", IBSTAT + panic("rocep1s0"), "WARN ib.ports@hca:rocep1s0: rocep1s0 is listed"),
     ("ibv-devinfo", roce(True, True, False, True), "only link-local rows"),
     ("nvidia-smi-nvlink-errors", recoveries(505), "Link 14: link recovery 505"),
     ("nvidia-smi-topo", one_socket(), "no NIC on the socket of GPUs 4-7"),
@@ -112,6 +118,7 @@ WELL = [
     ("nvidia-smi", table()),
     ("nvidia-smi", table(fan="N/A", draw="N/A")),
     ("ibstat", IBSTAT),
+    *(("ibstat", text + panic(name)) for text in ("", IBSTAT) for name in UNQUERIED),
     ("ibv-devinfo", roce(True, True, True, True)),
     ("nvidia-smi-nvlink-errors", recoveries(3)),
     ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=8)),
