@@ -362,6 +362,12 @@ def test_the_reasons_of_sinfo_are_told_with_their_nodes(reason: str, result: str
     assert said("sinfo-reasons", text) == [(result, f"nodes:{nodes}", f"{nodes}: {reason} (by root)")]
 
 
+@pytest.mark.parametrize("above", ["$ sinfo -R\n", ""])
+def test_the_heading_of_sinfo_alone_says_that_no_node_is_down(above: str):
+    (piece,) = split(f"{above}REASON               USER      TIMESTAMP           NODELIST\n").pieces
+    assert said("sinfo-reasons", piece.text) == [("pass", "", "no node is down or drained")]
+
+
 def test_inspector_tells_the_bandwidth_and_the_rank_that_is_behind():
     ((result, _, words),) = said("nccl-inspector", INSPECTOR)
     assert result == "note" and words == "AllReduce at 16384 MiB: busbw 536.7 GB/s, median of 4 on 2 ranks"
