@@ -124,7 +124,7 @@ HOST_SHAPES: tuple[Shape, ...] = (
         tool="df -h",
         body=r"\S{1,400}(?: {1,200}\S{1,20}){3,6} {1,20}(?:\d{1,3}%|-) {1,20}/",
         joins=True,
-        needs=r"Filesystem[^\n]{1,300}(?:Size|-blocks) [^\n]{0,80}\n(?:[^\n]{0,999}\n){0,99}?"
+        needs=r"Filesystem[^\n]{1,300}(?:Size|-blocks|Inodes) [^\n]{0,80}\n(?:[^\n]{0,999}\n){0,99}?"
         r"(?:/dev/(?!loop|sr\d)|overlay |[\w.-]{1,200}:|[^\n]{1,200}% {1,20}/dev/shm$)",
     ),
     by_head(

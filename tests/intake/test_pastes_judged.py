@@ -158,6 +158,23 @@ def devinfo(*ports: str, part: int = 4129, lane: str = "100.0 Gbps (128)", first
     )
 
 
+@pytest.mark.parametrize("layer", ["InfiniBand", "Ethernet"])
+@pytest.mark.parametrize("rated", [True, False])
+@pytest.mark.parametrize("ports", [2, 3, 4, 8])
+@pytest.mark.parametrize("mtu", [1024, 4096])
+def test_a_port_with_another_mtu_than_three_or_more_is_a_warning(
+    tmp_path: Path, layer: str, rated: bool, ports: int, mtu: int
+):
+    size = "\t\t\tactive_mtu:\t\t{} (3)\n\t\t\tsm_lid:"
+    blocks = devinfo(*[UP] * ports).replace("link_layer:\t\tInfiniBand", f"link_layer:\t\t{layer}")
+    blocks = blocks if rated else re.sub(r".*active_(?:width|speed).*\n", "", blocks)
+    first, *others = blocks.split("\t\t\tsm_lid:")
+    text = first + size.format(mtu) + size.format(4096).join(others)
+    found = [alarm for alarm in alarms(replay(tmp_path, {"ibv-devinfo": text})) if "active MTU" in alarm]
+    expected = ["WARN ib.rate@port:mlx5_0/1: active MTU 1024, " + f"{ports - 1} others 4096"]
+    assert found == (expected if mtu == 1024 and ports > 3 else [])
+
+
 @pytest.mark.parametrize("down", range(8))
 def test_one_port_that_is_down_among_active_rails_fails(tmp_path: Path, down: int):
     states = [DOWN if number == down else UP for number in range(8)]

@@ -195,6 +195,46 @@ def test_blocks_of_df_are_counted_in_the_unit_of_its_heading(used: int, free: in
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("space", ["", DF])
+@pytest.mark.parametrize(
+    ("source", "point", "inodes", "left", "status"),
+    [
+        ("/dev/nvme1n1", "/scratch", "468877312", "0", "WARN"),
+        ("/dev/nvme1n1", "/scratch", "447M", "0", "WARN"),
+        ("/dev/nvme1n1", "/scratch", "468877312", "1", ""),
+        ("/dev/sda2", "/tmp", "3276800", "0", "FAIL"),
+        ("/dev/sda2", "/tmp", "3276800", "400", "WARN"),
+        ("/dev/sda2", "/tmp", "3276800", "2000000", ""),
+        ("/dev/sda2", "/tmp", "0", "0", ""),
+        ("tmpfs", "/tmp", "3276800", "0", ""),
+        ("/dev/loop7", "/snap/lxd/9", "802", "0", ""),
+    ],
+)
+def test_a_file_system_without_inodes_is_full(
+    tmp_path: Path, space: str, source: str, point: str, inodes: str, left: str, status: str
+):
+    share = "  100%" if left == "0" else "   99%"
+    text = f"{space}Filesystem        Inodes     IUsed     IFree IUse% Mounted on\n"
+    text += f"/dev/sdb1 29270016 4112093 25157923   15% /data\n{source} {inodes} 7 {left} {share} {point}\n"
+    found = [alarm for alarm in judged(tmp_path, text) if f"mount:{point}" in alarm]
+    assert [alarm.split()[0] for alarm in found] == ([status] if status else [])
+
+
+@pytest.mark.parametrize("leap", ["Normal", "Not synchronised"])
+@pytest.mark.parametrize(
+    ("offset", "direction"),
+    [("0.000012", "slow"), ("0.9", "fast"), ("1.2", "slow"), ("152.884720325", "fast")],
+)
+def test_a_clock_that_is_more_than_a_second_away_is_a_warning(
+    tmp_path: Path, leap: str, offset: str, direction: str
+):
+    text = "Reference ID    : C0A80101 (ntp-1)\nStratum         : 3\n"
+    text += f"System time     : {offset} seconds {direction} of NTP time\n"
+    found = judged(tmp_path, f"{text}Leap status     : {leap}\n")
+    assert bool(found) is (float(offset) > 1 or leap != "Normal")
+    assert any("s from NTP time" in alarm for alarm in found) is (float(offset) > 1)
+
+
 @given(st.integers(16, 16384), st.sampled_from(["shm", "tmpfs"]), st.booleans())
 def test_the_size_of_shared_memory_is_read_from_df(mib: int, source: str, alone: bool):
     root = "" if alone else "overlay     879G  311G  524G  38% /\n"
