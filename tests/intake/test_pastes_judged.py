@@ -561,6 +561,23 @@ def test_ports_of_switches_that_redirect_are_said(
     assert len(found) == sick and all(f"at {count} ports" in line for line in found)
 
 
+NEW = "Broadcom / LSI PEX890xx PCIe Gen 5 Switch"
+PORTS = [bridge(number, picked=False) for number in range(4)]
+BELOW = re.compile(r"(.{7} )3D controller: NVIDIA .*\n(?:\t.*\n)+")
+DISK = r"\g<1>Non-Volatile memory controller: Samsung NVMe SSD PM9A3\n"
+
+
+@pytest.mark.parametrize("switch", [NEW, "PMC-Sierra Inc. Switchtec PFX", "Intel Corporation PCIe Switch"])
+@pytest.mark.parametrize(("below", "sick"), [("gpus", True), ("left out", True), ("disks", False)])
+def test_ports_of_switches_are_judged_without_what_is_below_them(
+    tmp_path: Path, switch: str, below: str, sick: bool
+):
+    text = "".join(PORTS).replace("PLX Technology, Inc. PEX 8796 96-Lane, 24-Port Switch", switch)
+    text = text if below == "gpus" else BELOW.sub(DISK if below == "disks" else "", text)
+    found = [line for line in alarms(replay(tmp_path, {"lspci": text})) if "pcie.acs" in line]
+    assert len(found) == (sick and not (below == "left out" and "Intel" in switch))
+
+
 def test_redirection_at_root_ports_is_no_alarm(tmp_path: Path):
     text = "".join(bridge(number, kind="Root", picked=False) for number in range(4))
     assert alarms(replay(tmp_path, {"lspci": text})) == []
