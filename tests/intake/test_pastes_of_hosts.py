@@ -136,6 +136,18 @@ FAILS_TO_START = UNIT + "Failed to start nvidia-fabricmanager.service - NVIDIA f
 STARTS = UNIT + "Started nvidia-fabricmanager.service - NVIDIA fabric manager service.\n"
 
 
+@pytest.mark.parametrize("front", ["[Jun 11 2024 07:14:09] [ERROR] [tid 9] ", "nv-fabricmanager[9]: "])
+@pytest.mark.parametrize("unit", ["", FAILS + FAILS_TO_START])
+@pytest.mark.parametrize(("own", "driver"), [("550.54.15", "550.90.07"), ("570.86", "570.124.06")])
+def test_two_versions_in_the_fabric_managers_log_are_the_cause(front: str, unit: str, own: str, driver: str):
+    words = (
+        f"fabric manager NVIDIA GPU driver interface version {own} don't match with driver version {driver}"
+    )
+    texts = [piece.text for piece in split(f"{front}{words}. Please update.\n{unit.format(7)}").pieces]
+    ((result, cause),) = said("fabric-manager-log", "".join(texts))
+    assert result == "fail" and f"version {own} does not match the driver's {driver}" in cause
+
+
 @pytest.mark.parametrize(
     ("events", "result"),
     [

@@ -343,6 +343,16 @@ def test_the_totals_of_perfquery_are_notes(count: int, words: str):
 
 
 @pytest.mark.parametrize(
+    ("name", "most"), [("SymbolErrorCounter", 65535), ("PortRcvErrors", 65535), ("LinkDownedCounter", 255)]
+)
+@pytest.mark.parametrize("below", [0, 1, 200])
+def test_a_counter_of_errors_at_its_maximum_is_a_warning(name: str, most: int, below: int):
+    text = f"# Port counters: Lid 7 port 1 (CapMask: 0x5A00)\n{name}:.......{most - below}\n"
+    ((result, _, told),) = said("perfquery", f"{text}PortXmitWait:......65535\n")
+    assert result == ("note" if below else "warn") and (f"{name} {most} is as high" in told) is (below == 0)
+
+
+@pytest.mark.parametrize(
     ("reason", "result"),
     [
         ("Not responding", "warn"),
