@@ -57,6 +57,29 @@ def test_rows_of_a_table_that_were_broken_are_joined(width: int, keeps_blanks: b
     assert lines[pasted.line - 1][:10] == table[:10]
 
 
+@pytest.mark.parametrize(
+    ("prompt", "host"),
+    [
+        ("\u279c  ~ ", ""),
+        ("\u279c  serve git:(main) \u2717 ", ""),
+        ("\u279c  serve git:(a/b) ", ""),
+        ("gpu-7:~ # ", "gpu-7"),
+        ("gpu-7:/var/log # ", "gpu-7"),
+        ("gpu-7:/home/me> ", "gpu-7"),
+    ],
+)
+@pytest.mark.parametrize("command", ["ibstat", "dmesg | tail -5", "cat /proc/cmdline"])
+def test_prompts_of_themes_and_distributions_are_no_output(prompt: str, host: str, command: str):
+    parts = split(f"{prompt}{command}\n{PASTES['ibstat']}{prompt}ls\n")
+    assert [(piece.shape.probe, piece.host) for piece in parts.pieces] == [("ibstat", host)]
+    assert parts.rest == ()
+
+
+@pytest.mark.parametrize("line", ["\u279c see the table below", "step:/a # of 10", "disk:/data> 90%"])
+def test_arrows_and_paths_alone_are_no_prompt(line: str):
+    assert [text for _, text in split(f"{line}\n").rest] == [line]
+
+
 def test_each_probe_of_the_table_has_a_paste():
     assert {shape.probe for shape in SHAPES} - {""} == set(PASTES)
 
