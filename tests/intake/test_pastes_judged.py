@@ -265,6 +265,20 @@ def test_one_gpu_of_many_is_judged_under_its_address(tmp_path: Path, bus: str, a
     assert sick and all(address in alarm for alarm in sick)
 
 
+@pytest.mark.parametrize("bus", ["00000000:1B:00.0", "00000000:9D:00.0"])
+@pytest.mark.parametrize("attached", [1, 8])
+@pytest.mark.parametrize("code", [64, 95])
+def test_a_failed_remap_explains_the_xid_of_its_address(tmp_path: Path, bus: str, attached: int, code: int):
+    failed = one_gpu(bus, attached, **{"Remapping Failure Occurred": "Yes"})
+    failed = failed.replace("    Remapped Rows", f"    PCI\n        Bus Id : {bus}\n    Remapped Rows")
+    log = (
+        f"[99.0] NVRM: Xid (PCI:{bus[4:-2].lower()}): {code}, pid='<unknown>', name=<unknown>, Row Remapper\n"
+    )
+    report = replay(tmp_path, {"nvidia-smi-q": failed, "kernel-log": log})
+    (cause,) = report.causes
+    assert cause.action == "replace-node" and any("kernel.xid" in name for name in cause.explains)
+
+
 @pytest.mark.parametrize("heading", ["Remapped Rows", "    Remapped Rows"])
 @pytest.mark.parametrize("failed", ["Yes", "No"])
 @pytest.mark.parametrize("before", [0, 1, 2, 3])
