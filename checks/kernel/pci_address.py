@@ -22,7 +22,9 @@ def gpu_index(device: str, gpus: Gpus | None, pci: Pci | None) -> int | None:
     The place in a text that was cut is no number.
     """
     if gpus is not None:
-        bus_ids = [(gpu.index, gpu.bus_id) for gpu in gpus.gpus if gpu.numbered]
+        bus_ids: list[tuple[int | None, str | None]] = [
+            (gpu.index, gpu.bus_id) for gpu in gpus.gpus if gpu.numbered
+        ]
         bus_ids += [(gpu.index, gpu.bus_id) for gpu in gpus.lost]
         return next((index for index, address in bus_ids if address and bdf(address) == device), None)
     addresses = [gpu.address for gpu in pci.gpus] if pci else []

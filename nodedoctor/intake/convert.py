@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nodedoctor.facts.driver.driver import RIVALS
 from nodedoctor.intake.split import Piece
 
 _LINK = re.compile(
@@ -97,6 +98,26 @@ def units(pieces: Sequence[Piece]) -> str:
                 }
                 blocks.append("\n".join(f"{key}={value or ''}" for key, value in fields.items()))
     return "\n\n".join(blocks) + "\n"
+
+
+_MODULE = re.compile(r"^(\w{1,60}) {1,60}(\d{1,12}) {1,12}(\d{1,6})(?: ([\w,]{1,2000}))?\s*$", re.M)
+_KEEPS = re.compile(
+    r"e?grep(?: -[iE]{1,2})? ['\"]?(?:[\w.^-]{1,40}\\?\|){0,8}\^?nvidia(?:\\?\|[\w.|\\-]{1,200})?['\"]?"
+    r"|less|more|sort"
+)
+"""A filter behind `lsmod` that leaves out no module of NVIDIA's driver."""
+
+
+def loaded_modules(pieces: Sequence[Piece]) -> str:
+    """`lsmod` as /proc/modules has it; nothing without a driver of GPUs, or where a filter may hide one."""
+    rows = [
+        f"{name} {size} {count} {users + ',' if users else '-'} Live 0x0000000000000000\n"
+        for piece in pieces
+        if all(_KEEPS.fullmatch(part.strip()) for part in piece.command.split(" | ")[1:])
+        for name, size, count, users in _MODULE.findall(piece.text)
+    ]
+    drives = any(row.startswith(("nvidia ", *(f"{rival} " for rival in RIVALS))) for row in rows)
+    return json.dumps({"files": {"/proc/modules": "".join(rows)}}) if drives else ""
 
 
 _GPU_LINKS = re.compile(r"^[ \t]{0,20}gpuId (\d{1,3}):?[ \t]{0,20}\n[ \t]{0,20}((?:[UDX_] ?){1,64})", re.M)
@@ -231,6 +252,7 @@ def _number_of_bytes(text: str, unit: int) -> int | None:
 
 
 CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
+    "driver-files": loaded_modules,
     "net": interfaces,
     "nvidia-smi-nvlink": link_states,
     "ethtool": statistics,

@@ -94,6 +94,14 @@ def limit_line(line: str, command: str) -> str:
     return f"max locked memory (kbytes, -l) {value}" if is_value and _LOCKED_MEMORY.fullmatch(command) else ""
 
 
+_MODULE_ROW = re.compile(r"\w{1,60} {1,60}\d{4,12} {1,12}\d{1,6}(?: [\w,]{1,2000})?\s*")
+
+
+def is_module_row(line: str, command: str) -> bool:
+    """Whether a line is of `lsmod`, whose heading grep took away."""
+    return command.startswith("lsmod") and _MODULE_ROW.fullmatch(line) is not None
+
+
 def is_command_error(line: str, command: str) -> bool:
     """Whether a line is what the program that was typed says in place of an output: `ls: cannot access`."""
     name, colon, _ = line.partition(": ")

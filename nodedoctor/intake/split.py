@@ -13,8 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.intake.all_shapes import QUERY, SHAPES
 from nodedoctor.intake.file_names import Headings
-from nodedoctor.intake.host_shapes import ULIMIT
-from nodedoctor.intake.prompts import bare_query_columns, is_command_error, limit_line, match_prompt
+from nodedoctor.intake.host_shapes import LSMOD, ULIMIT
+from nodedoctor.intake.prompts import (
+    bare_query_columns,
+    is_command_error,
+    is_module_row,
+    limit_line,
+    match_prompt,
+)
 from nodedoctor.intake.shape import JOB_LINE, LOOSE, TIMED_LINE, Shape, is_loose
 from nodedoctor.intake.wrapped_rows import find_frame, join_rows
 from nodedoctor.record import record, replace
@@ -302,6 +308,9 @@ class _Walk:
             self._begin_piece(number, ULIMIT)
             self._lines.append(answer)
             self.close()
+        elif is_module_row(line, self._command):
+            self._begin_piece(number, LSMOD)
+            self._append_line(line)
         elif is_command_error(line, self._command):
             self.asides.append((number + 1, line))
         elif line.strip(" \t>|"):

@@ -9,7 +9,7 @@ import pytest
 import smi_texts
 from hypothesis import given
 from hypothesis import strategies as st
-from pastes import DF, IBSTAT, KUBERNETES, NODES, POD, RAY_STATUS, STATES
+from pastes import DF, IBSTAT, KUBERNETES, LSMOD, NODES, POD, RAY_STATUS, STATES
 from recorded import alarms, mesh, replay, topo
 
 from nodedoctor.facts.cluster.ray_node import RayCluster
@@ -245,6 +245,38 @@ def test_a_clock_that_is_more_than_a_second_away_is_a_warning(
     found = judged(tmp_path, f"{text}Leap status     : {leap}\n")
     assert bool(found) is (float(offset) > 1 or leap != "Normal")
     assert any("s from NTP time" in alarm for alarm in found) is (float(offset) > 1)
+
+
+NO_UVM = LSMOD.replace("nvidia_uvm           1540096  16\n", "")
+NOUVEAU = "Module                  Size  Used by\nnouveau 2306048  4\nmxm_wmi 16384  1 nouveau\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "words"),
+    [
+        ("", LSMOD, ""),
+        ("", NO_UVM, "nvidia_uvm not loaded"),
+        ("", NOUVEAU, "module nouveau is loaded, nvidia is not"),
+        ("lsmod", NO_UVM, "nvidia_uvm not loaded"),
+        ("lsmod | grep nvidia", NO_UVM, "nvidia_uvm not loaded"),
+        ("lsmod | egrep 'mlx5|nvidia'", NO_UVM, "nvidia_uvm not loaded"),
+        ("lsmod | grep -E 'nvidia|nouveau'", NOUVEAU, "module nouveau is loaded, nvidia is not"),
+        ("lsmod | grep nvidia_modeset", NO_UVM, ""),
+        ("lsmod | grep nvidia | grep -v uvm", NO_UVM, ""),
+        ("lsmod | head -3", NO_UVM, ""),
+        ("lsmod | grep mlx5", "mlx5_ib 466944  0\n", ""),
+    ],
+)
+def test_loaded_modules_are_judged_where_no_filter_left_any_out(
+    tmp_path: Path, command: str, text: str, words: str
+):
+    rows = text.partition("\n")[2] if "grep" in command and text.startswith("Module") else text
+    found = judged(tmp_path, f"$ {command}\n{rows}" if command else rows)
+    assert [words in alarm for alarm in found] == ([True] if words else [])
+
+
+def test_an_output_that_no_probe_can_read_is_no_node():
+    assert of_mail("$ lsmod | grep uvm\nnvidia_uvm 1540096  16\nnvidia 56827904  452 x\n")["report"] is None
 
 
 @given(st.integers(16, 16384), st.sampled_from(["shm", "tmpfs"]), st.booleans())
