@@ -204,10 +204,10 @@ def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Ite
         yield from _judge_loaded(driver)
 
 
-def _not_loaded(gpus: int, pci: Pci | None, taken: list[str]) -> Finding:
-    if pci is None and taken:
-        summary = f"module {taken[0]} is loaded, nvidia is not"
-        finding = Finding.fail(summary, evidence=[module_line(taken[0])], fix=_RIVAL)
+def _not_loaded(gpus: int, pci: Pci | None, rivals: list[str]) -> Finding:
+    if pci is None and rivals:
+        summary = f"module {rivals[0]} is loaded, nvidia is not"
+        finding = Finding.fail(summary, evidence=[module_line(rivals[0])], fix=_RIVAL)
         return finding.matters_as("NVIDIA's driver cannot bind a GPU that another driver holds.")
     if pci is None:
         return Finding.unknown("not-visible-here", "no NVIDIA module loaded; unknown whether there are GPUs")
