@@ -16,6 +16,8 @@ _LINK = re.compile(
     re.M,
 )
 _ADDRESS = re.compile(r"^[ \t]{1,20}inet6? ([\da-fA-F.:]{3,45})(?:/\d{1,3})? ", re.M)
+_MASTER = re.compile(r" master ([\w.-]{1,40})")
+"""The bond of an interface with the flag SLAVE; those of bridges do not have it."""
 _MAC = re.compile(r"^[ \t]{1,20}link/(\w{1,20}) ([\da-f:]{11,64})", re.M)
 _CLOCK = re.compile(
     r"^[ \t]{0,40}(?:System clock synchronized|NTP synchronized|Leap status)[ \t]{0,20}: "
@@ -61,6 +63,10 @@ def _interface_row(head: re.Match[str], block: str) -> dict[str, Any]:
         "operstate": (head[4] or "unknown").lower(),
         "carrier": "0" if "NO-CARRIER" in flags else "1" if "LOWER_UP" in flags else None,
     }
+    if "SLAVE" in flags and (master := _MASTER.search(head[0])):
+        fields |= {"master": master[1], "physical": True}
+    if "MASTER" in flags:
+        fields["bond"] = True
     if addresses := _ADDRESS.findall(block):
         fields["addresses"] = addresses
     if link := _MAC.search(block):

@@ -247,6 +247,21 @@ def test_a_clock_that_is_more_than_a_second_away_is_a_warning(
     assert any("s from NTP time" in alarm for alarm in found) is (float(offset) > 1)
 
 
+LEG = "{0}: ens10f{0}np0: <{1}BROADCAST,MULTICAST,{2}> mtu 9000 qdisc mq master {3} state {4} mode DEFAULT\n"
+BOND = "9: bond0: <BROADCAST,MULTICAST,MASTER,UP,LOWER_UP> mtu 9000 qdisc noqueue state UP mode DEFAULT\n"
+
+
+@pytest.mark.parametrize("flag", ["SLAVE,UP", "UP"])
+@pytest.mark.parametrize("down", [0, 1])
+def test_a_leg_of_a_bond_that_is_down_is_a_warning(tmp_path: Path, flag: str, down: int):
+    up = LEG.format(1, "", f"{flag},LOWER_UP", "bond0" if "SLAVE" in flag else "br0", "UP")
+    master = "bond0" if "SLAVE" in flag else "br0"
+    leg = LEG.format(2, "NO-CARRIER,", flag, master, "DOWN") if down else up.replace("f1np0", "f2np0")
+    found = judged(tmp_path, up + leg + BOND)
+    sick = down and "SLAVE" in flag
+    assert ["1 of 2 bond members down" in alarm for alarm in found] == ([True] if sick else [])
+
+
 NO_UVM = LSMOD.replace("nvidia_uvm           1540096  16\n", "")
 NOUVEAU = "Module                  Size  Used by\nnouveau 2306048  4\nmxm_wmi 16384  1 nouveau\n"
 
