@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Identity, Line
+from nodedoctor.triage.model import LARGEST_PID, Event, Identity, Line
+from nodedoctor.triage.patterns.log_pattern import rank_in_words
 from nodedoctor.whole_numbers import whole_number
 
 
@@ -128,7 +128,7 @@ FRAMES = 200
 HEADING = 80
 """Characters of a line above a dump that may be its heading; ours."""
 _PROCESS = re.compile(r"^Process (\d{1,7}): ")
-_NOTED_RANK = re.compile(r"(?<![\w.-])(?<!local )[Rr]ank[ =:#]{0,2}(\d{1,7})\b")
+_NOTED_RANK = re.compile(r"(?<![\w.-])(?<!local )[Rr]ank[ =:#]{0,2}(?P<rank>\d{1,7})\b")
 """How people note above a dump, or behind its command, which rank it is of."""
 _THREAD = re.compile(r'^Thread \S+ \(([a-z+]+)\)(?:: "([^"]{0,200})")?')
 _FRAME = re.compile(r"^\s+(\S.{0,300}?) \(([^()]{1,500}):(\d{1,9})\)$")
@@ -201,9 +201,8 @@ def _whose_dump(head: Line, pid: int | None, above: Line | None) -> Identity:
     if above is not None and above.place.source == head.place.source and len(above.text) <= HEADING:
         texts.append(above.text)
     for text in texts:
-        noted = set(_NOTED_RANK.findall(text))
-        if who.rank is None and len(noted) == 1:
-            who = replace(who, rank=whole_number(noted.pop(), LARGEST_WORLD))
+        if len(set(_NOTED_RANK.findall(text))) == 1:
+            who = rank_in_words(who, _NOTED_RANK, text)
     return who
 
 
