@@ -116,7 +116,7 @@ def _no_module(driver: Driver | None, inventory: Inventory | None) -> Finding:
     for path, error in driver.errors.items() if driver else ():
         if path.endswith("/version"):
             return Finding.unknown("timeout" if error == "TIMEOUT" else "denied", f"{path}: {error}")
-    if driver is None:
+    if driver is None or driver.loaded:  # of `lsmod` only the names of modules are known
         return Finding.unknown("not-visible-here", "the driver's files were not read")
     return Finding.skip("no NVIDIA kernel module is loaded")
 
@@ -199,12 +199,16 @@ def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Ite
     elif driver.loaded is None or (driver.loaded and driver.modules is None):
         yield Finding.unknown("not-visible-here", "/proc/modules could not be read")
     elif not driver.loaded:
-        yield _not_loaded(len(gpus), pci)
+        yield _not_loaded(len(gpus), pci, [name for name in RIVALS if name in (driver.modules or {})])
     else:
         yield from _judge_loaded(driver)
 
 
-def _not_loaded(gpus: int, pci: Pci | None) -> Finding:
+def _not_loaded(gpus: int, pci: Pci | None, rivals: list[str]) -> Finding:
+    if pci is None and rivals:
+        summary = f"module {rivals[0]} is loaded, nvidia is not"
+        finding = Finding.fail(summary, evidence=[module_line(rivals[0])], fix=_RIVAL)
+        return finding.matters_as("NVIDIA's driver cannot bind a GPU that another driver holds.")
     if pci is None:
         return Finding.unknown("not-visible-here", "no NVIDIA module loaded; unknown whether there are GPUs")
     if not gpus:

@@ -48,7 +48,7 @@ def limits(gpus: Gpus) -> Iterator[Finding]:
     if not readable:
         yield not_reported("application clocks", gpus.gpus, "clock_app_graphics_mhz", "clock_event_reasons")
     elif not findings:
-        yield Finding.ok(f"no lowered clocks on {all_of(readable)}")
+        yield Finding.ok(f"no lowered clock limits on {all_of(readable)}")
 
 
 def _judge_lowered(gpu: Gpu, source: str) -> Finding | None:

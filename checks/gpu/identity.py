@@ -129,7 +129,12 @@ def identity(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
         yield Finding.skip(why) if few else Finding.unknown("not-visible-here", why)
     elif not any(finding.severity.is_problem for finding in findings):
         largest = max(len(like) for like in kinds.values())
-        yield Finding.ok(f"{count_with_noun(largest, 'GPU')} alike in {comma_list(looked, 4)}")
+        # A GPU whose ECC is off now is a finding of memory.ecc: the others do not make it alike.
+        left_out = any(gpu.ecc_mode is False for gpu in gpus.gpus)
+        if same_in := [name for name in looked if name != _ECC or not left_out]:
+            yield Finding.ok(f"{count_with_noun(largest, 'GPU')} alike in {comma_list(same_in, 4)}")
+        else:
+            yield Finding.skip("only ECC was reported, and memory.ecc judges that it is off")
 
 
 _FIELDS = {

@@ -1,12 +1,14 @@
 """Is GPU memory sound: ECC on and quiet, no row waiting to be remapped, no spare rows running out?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from nodedoctor.declare.peers import Attribute, Outlier, odd_ones
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.evidence import growth_evidence, identity_evidence, values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
+from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.fixes.gpu import ERROR_GUIDE, look_at, replace_gpu, reset_gpu
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import gpu_model
@@ -37,7 +39,7 @@ def ecc(gpus: Gpus) -> Iterator[Finding]:
     Why: an uncorrected error kills the job that reads it; without ECC it changes results silently.
     Fix disturbs: processes on the GPU, during the reset.
     Judges: FAIL for uncorrected errors since driver load and for an exceeded SRAM threshold; WARN when ECC is
-    off, a repair is pending or corrected errors pile up.
+    off where it belongs or where like GPUs have it on, a repair is pending or corrected errors pile up.
     Fix: Reset the GPU; return it when the driver or NVIDIA's rule says so.
     Threshold: NVIDIA's A100 memory error management; 4 SRAM errors (stas00/ml-engineering); corrected counts
     from Azure and gcm.
@@ -50,6 +52,7 @@ def ecc(gpus: Gpus) -> Iterator[Finding]:
         return
     readable = [gpu for gpu in gpus.gpus if any(getattr(gpu, name) is not None for name in _FLAGS)]
     findings = [finding for gpu in readable for finding in _judge_ecc(gpu, gpus.source)]
+    findings += [_odd_without_ecc(outlier, gpus.source) for outlier in _odd_modes(readable)]
     yield from findings
     if not readable:
         yield not_reported("ECC", gpus.gpus, *_FLAGS)
@@ -64,7 +67,7 @@ def ecc(gpus: Gpus) -> Iterator[Finding]:
 def _judge_ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
     model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
     if gpu.ecc_mode is False and model and model.ecc_expected:
-        yield _ecc_off(gpu, source, model.name)
+        yield _ecc_off(gpu, source, f"ECC off on {model.name}")
     if count := gpu.ecc_volatile_uncorrectable:
         where = _error_places(gpu, "volatile")
         summary = f"{count_with_noun(count, 'uncorrected memory error')} since driver load{where}, limit 0"
@@ -78,7 +81,22 @@ def _judge_ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
     yield from _judge_corrected(gpu, source)
 
 
-def _ecc_off(gpu: Gpu, source: str, model: str) -> Finding:
+_ON_OFF = {True: "on", False: "off", None: None}
+_MODE = Attribute[Gpu]("ECC", "capability", lambda gpu: _ON_OFF[gpu.ecc_mode])
+
+
+def _odd_modes(gpus: Sequence[Gpu]) -> Iterator[Outlier[Gpu]]:
+    """The GPUs without ECC among like ones with it, where no table has the model: drivers shorten names."""
+    for name, like in group_by(gpus, lambda gpu: gpu.name).items():
+        if not any(gpu_model(name or "", gpu.pci_device_id or "") for gpu in like):
+            yield from (outlier for outlier in odd_ones(like, (_MODE,)) if outlier.value == "off")
+
+
+def _odd_without_ecc(outlier: Outlier[Gpu], source: str) -> Finding:
+    return _ecc_off(outlier.device, source, f"ECC off, {outlier.peers} other GPUs have it on")
+
+
+def _ecc_off(gpu: Gpu, source: str, summary: str) -> Finding:
     later = ", on after the next reset" if gpu.ecc_mode_pending else ""
     fix = Fix(
         "Enable ECC, unless it is off on purpose: without it a flipped bit corrupts weights silently.",
@@ -87,9 +105,8 @@ def _ecc_off(gpu: Gpu, source: str, model: str) -> Finding:
         "processes on this GPU, at the reset that applies it",
         "nodedoctor memory.ecc",
     )
-    summary = f"ECC off on {model}{later}"
     evidence = values(source, gpu, "ecc_mode")
-    return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)
+    return Finding.warn(f"{summary}{later}", subject=gpu.subject, evidence=evidence, fix=fix)
 
 
 def _worn_out(gpu: Gpu, source: str) -> Iterator[Finding]:

@@ -146,7 +146,7 @@ def disk(disk: Disk, processes: Processes | None, container: Container | None) -
     checkpoint or spill, and Ray stops creating objects at 95 %.
     Fix disturbs: remounting ends programs that use the mount; freeing space, nothing.
     Judges: FAIL when a file system that jobs write to is read-only, full or does not answer; WARN when it is
-    nearly full.
+    nearly full, or one of unknown use has no inode left.
     Fix: Free space, or point the job at another folder.
     Threshold: Ray's own limits of 90 and 95 % (ray_config_def.h).
     False positives: Image layers and snaps are read-only by design and left out.
@@ -241,6 +241,8 @@ def _judge_room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence
         verify="nodedoctor limits.disk",
     )
     summary = f"{_volume_name(volume)}: {free:.0f} GiB free, {used:.0%} used"
+    if volume.size_gib is None:
+        summary = f"{_volume_name(volume)}: {volume.inodes_free} of {volume.inodes} inodes free"
     spills = ray and _RAY in volume.uses
     short = used >= _FULL and free < _ROOM_GIB
     if spills and used >= limit("ray_disk_fail").number:
@@ -248,8 +250,8 @@ def _judge_room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence
         yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     elif volume.uses and short and free < _LAST_GIB:
         yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
-    elif volume.uses and (lack := _few_inodes(volume)):
-        judge = Finding.warn if volume.inodes_free else Finding.fail
+    elif (lack := _few_inodes(volume)) and (volume.uses or not volume.inodes_free):
+        judge = Finding.warn if volume.inodes_free or not volume.uses else Finding.fail
         yield judge(lack, subject=subject, evidence=evidence, fix=fix)
     elif (spills and used >= limit("ray_disk_warn").number) or (volume.uses and short):
         yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
@@ -279,6 +281,7 @@ def _volume_evidence(volume: Volume) -> list[Evidence]:
     mount = [quoted_like("disk", line_of(volume.point))]
     if volume.error:
         return [*mount, reading("disk", f'errors["{volume.asked}"]')]
-    space = ("inodes", "inodes_free") if _few_inodes(volume) else ("free_bytes",)
+    inodes = _few_inodes(volume) or volume.size_gib is None
+    space = ("inodes", "inodes_free") if inodes else ("free_bytes",)
     answered = [reading("disk", f'statvfs["{volume.asked}"].{name}') for name in space]
     return [*mount, *answered] if volume.read_only or volume.stopped_writing else answered

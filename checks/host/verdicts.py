@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.verdicts import fabric_log
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.facts.verdicts.verdicts import OtherTools
 from nodedoctor.model import Evidence, Finding, Fix, Step
-from nodedoctor.steps import look
+from nodedoctor.steps import look, repair
 
 _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "dcgm-health": (look("dcgmi health -c"), look("nodedoctor gpu")),
@@ -73,7 +74,22 @@ def _verdict_evidence(verdict: Verdict) -> list[Evidence]:
     return [Evidence(verdict.probe, verdict.quote)] if verdict.quote else []
 
 
+_OTHER_VERSION = Fix(
+    "Install the fabric manager of the driver's exact version, then start it.",
+    (
+        look("cat /proc/driver/nvidia/version"),
+        look("nodedoctor fabric.version"),
+        repair("sudo systemctl restart nvidia-fabricmanager"),
+    ),
+    "config",
+    "every job on the board's GPUs",
+    "nodedoctor fabric",
+)
+
+
 def _verdict_fix(verdict: Verdict) -> Fix:
+    if verdict.subject == fabric_log.OTHER_VERSION:
+        return _OTHER_VERSION
     return Fix(
         f"Run nodedoctor on the node, and compare what it and {verdict.tool} say of the same device.",
         _LOOKS.get(verdict.probe, ()),

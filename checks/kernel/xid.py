@@ -20,7 +20,7 @@ from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Ste
 from nodedoctor.steps import keep, look, reboot
 from nodedoctor.wording import SUMMARY, clause, first_few, fitting, sentences, shortened
 
-from .pci_address import gpu_index, subject_of
+from .pci_address import gpu_at, gpu_index, subject_of
 from .xid_meaning import JudgedXid, judge_events, link_behind, of_programs, recovery_asked
 from .xid_programs import clean, excusable, excuse, of_wide_jobs
 
@@ -64,7 +64,7 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
     wide = of_wide_jobs(programs)
     excused: list[LoggedXid] = []
     for device, events in by_device.items():
-        gpu = _gpu_at(device, gpus)
+        gpu = gpu_at(device, gpus)
         harmless = excusable(events, gpu, programs, wide)
         excused += [event for event in events if event in harmless]
         if harmful := [event for event in events if event not in harmless]:
@@ -84,7 +84,7 @@ def _judge_gpu(
     """One finding per GPU: the worst of its errors, the others named beside it."""
     starts = log.starts(device)
     done = max((event.when.at for event in events if recovery_asked(event) == 0), default=-1)
-    gpu = _gpu_at(device, gpus)
+    gpu = gpu_at(device, gpus)
     over = [
         event.when.at < done or is_over(event.when, starts) or _counters_went_back(event, gpu)
         for event in events
@@ -194,11 +194,6 @@ def _xid_evidence(errors: list[JudgedXid]) -> list[Evidence]:
     if errors and len(errors[0].events) > 1:
         lines.insert(1, errors[0].events[-1])
     return [line_of(event) for event in lines]
-
-
-def _gpu_at(device: str | None, gpus: Gpus | None) -> Gpu | None:
-    index = gpu_index(device, gpus, None) if device and gpus else None
-    return gpus.get(index) if gpus and index is not None else None
 
 
 def _counters_went_back(event: LoggedXid, gpu: Gpu | None) -> bool:

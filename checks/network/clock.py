@@ -15,6 +15,8 @@ _TIME = ("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd", "phc2sys")
 _UNKEPT_SECONDS = 16.0
 """The kernel's bound on the clock's error when it was not corrected for hours (NTP_PHASE_LIMIT, linux
 include/linux/timex.h); a service that does not tell the kernel of its success still lowers it."""
+_MOST_SECONDS = 1.0
+"""Seconds from which a clock that is kept is wrong all the same; ours."""
 _NEVER_TELL = ("phc2sys",)
 """Services that keep the clock and never say so to the kernel (linuxptp, phc2sys.c)."""
 
@@ -25,9 +27,10 @@ def clock(net: Net, services: Services | None, machine: Machine | None) -> Itera
 
     Why: logs of several nodes can be ordered, and tokens verified, only with synchronised clocks.
     Fix disturbs: nothing.
-    Judges: WARN when no service keeps the clock in step.
+    Judges: WARN when no service keeps the clock in step, or a time service says that it is more than a second
+    away.
     Fix: Start chrony or systemd-timesyncd.
-    Threshold: The kernel's own state (adjtimex).
+    Threshold: The kernel's own state (adjtimex); one second, ours: the order of log lines is wrong then.
     False positives: Virtual machines whose host sets their clock; WSL is one, and a note. chrony without
     `rtcsync` and PTP keep the clock and leave the kernel's flag (docs.cloudera.com, Kudu: using chrony): a
     note.
@@ -36,7 +39,18 @@ def clock(net: Net, services: Services | None, machine: Machine | None) -> Itera
         [unit.name for unit in services.units if unit.name in _TIME and unit.running] if services else []
     )
     names = f" ({', '.join(running)})" if running else ""
-    if net.synchronised is None:
+    offset = net.clock_offset_seconds or 0.0
+    away = f", {offset:.1f} s from NTP time" if offset > _MOST_SECONDS else ""
+    if net.synchronised and away:
+        fix = Fix(
+            "Step the clock once, while no job runs.",
+            (look("chronyc tracking"), repair("sudo chronyc makestep")),
+            "config",
+            "programs that measure time by the wall clock",
+            "nodedoctor net.clock",
+        )
+        yield Finding.warn(f"synchronised{away}", fix=fix).led_by(f"the clock is {away.lstrip(', ')}")
+    elif net.synchronised is None:
         yield Finding.unknown("not-visible-here", "the kernel does not report it")
     elif net.synchronised:
         bound = net.clock_error_seconds
@@ -53,7 +67,9 @@ def clock(net: Net, services: Services | None, machine: Machine | None) -> Itera
             "nothing",
             "nodedoctor net.clock",
         )
-        yield Finding.warn(f"not synchronised{names}", fix=fix).led_by("the clock is not synchronised")
+        yield Finding.warn(f"not synchronised{names}{away}", fix=fix).led_by(
+            f"the clock is not synchronised{away}"
+        )
 
 
 def _is_kept_by_service(net: Net, running: Sequence[str]) -> bool:

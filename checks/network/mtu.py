@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from nodedoctor.declare.peers import Attribute, odd_ones
 from nodedoctor.declare.registry import check
-from nodedoctor.facts.network.net import Net
+from nodedoctor.facts.network.net import Interface, Net
 from nodedoctor.grouping import group_by
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
+
+_RAIL = re.compile(r"(?:rdma|rail|roce|ib|hsn|fabric)[_-]?\d{1,3}")
+"""Names that administrators give to the interfaces of a training network; eth0 may be of any network."""
+_MTU = Attribute[Interface]("MTU", "capability", lambda link: link.mtu)
+FEWEST_PEERS = 3
+"""Rails that agree in their MTU, from which another one is a mistake; ours."""
 
 
 @check("net.mtu", "MTU of network interfaces", tags={"fast"})
@@ -17,7 +25,8 @@ def mtu(net: Net) -> Iterator[Finding]:
 
     Why: with different MTUs, large packets are lost and small ones pass: connections open, then hang.
     Fix disturbs: the network connections of this node.
-    Judges: WARN when the parts of a bond or bridge differ in MTU.
+    Judges: WARN when the parts of a bond or bridge differ in MTU, or one of the interfaces named as rails
+    (rdma0 to rdma7) from three or more others.
     Fix: Set one MTU on all parts.
     Threshold: No threshold: values are compared.
     False positives: None known.
@@ -36,8 +45,31 @@ def mtu(net: Net) -> Iterator[Finding]:
             "nodedoctor net.mtu",
         )
         yield Finding.warn(f"members of {name} have different MTUs: {mtus}", subject=f"net:{name}", fix=fix)
+    rails = group_by(
+        (link for link in net.interfaces if link.up and _RAIL.fullmatch(link.name)),
+        lambda link: (link.name.rstrip("0123456789"), link.speed_mbps),
+    )
+    outliers = [
+        outlier
+        for group in rails.values()
+        for outlier in odd_ones(group, (_MTU,))
+        if outlier.peers >= FEWEST_PEERS
+    ]
+    for outlier in outliers:
+        name = outlier.device.name
+        fix = Fix(
+            "Set the MTU of the other rails, here and on the switch port.",
+            (look("ip link show {}", name),),
+            "config",
+            "traffic on this rail",
+            "nodedoctor net.mtu",
+        )
+        summary = f"{name}: MTU {outlier.value}, {outlier.peers} other rails {outlier.usual}"
+        yield Finding.warn(summary, subject=f"net:{name}", fix=fix)
     routes = [link for link in map(net.get, net.default_routes) if link and link.mtu]
-    if not mixed and routes:
+    if mixed or outliers:
+        return
+    if routes:
         yield Finding.ok(f"MTU {routes[0].mtu} on {routes[0].name}")
-    elif not mixed:
+    else:
         yield Finding.skip("no default route over a visible interface")

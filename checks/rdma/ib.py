@@ -28,6 +28,10 @@ _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
 _USUAL = (1, 2, 4, *_SETS)
 """How many ports machines use: one, or one per GPU or two GPUs; ours."""
+_NUMBERED = re.compile(r"mlx[45]_\d{1,4}")
+_NOT_FOR_IBSTAT = re.compile(r"(?:mlx5_an|efa_|irdma|mana_?)\d{1,4}|rdmap\d{1,4}s\d{1,4}(?:f\d)?")
+"""Azure's front-end interface, Amazon's EFA and Ethernet cards, for which umad has no device: ibstat of older
+rdma-core ends at the first of them (Azure/azhpc-images#213, linux-rdma/rdma-core#1501)."""
 
 
 @check(
@@ -51,9 +55,10 @@ def ports(
     Why: NCCL skips a port that is not active; all traffic between nodes then shares the others, or the job
     falls back to TCP.
     Fix disturbs: traffic on that port.
-    Judges: FAIL when a rail is down or a device has no driver; WARN when NCCL_IB_HCA names slower adapters
-    beside a set of rails, or it is unknown whether a port is meant to have a link; unknown when no port ever
-    had one and no place was read that could say why.
+    Judges: FAIL when a rail is down or lost or a device has no driver; WARN when NCCL_IB_HCA names slower
+    adapters beside a set of rails, ibstat ended at a device that it could not read, or it is unknown whether
+    a port is meant to have a link; unknown when no port ever had one and no place was read that could say
+    why.
     Fix: Check cable and switch port, then the port's mode and driver.
     Threshold: No threshold: port and physical state as the kernel or ibstat shows them.
     False positives: Spare and storage ports without a cable: ports without a GPU beside them are not called
@@ -64,7 +69,7 @@ def ports(
     for name in ib.silent:
         yield _silent_adapter(name)
     for name in ib.unreadable:
-        yield _unreadable_adapter(name)
+        yield _unreadable_adapter(name, ib)
     for text in ib.disagreements:
         yield Finding.info(text, subject="ib:sources")
     if wanted is not None:
@@ -221,7 +226,24 @@ def _cable_fix(port: IbPort) -> Fix:
     return cable(port.hca, port.number)
 
 
-def _unreadable_adapter(name: str) -> Finding:
+def _unreadable_adapter(name: str, ib: Ib) -> Finding:
+    """Judge an adapter at which ibstat ended: only a numbered one among its twins is surely lost."""
+    evidence = [quoted_like("ibstat", rf"ibpanic: .*'{re.escape(name)}'.*")]
+    if _NOT_FOR_IBSTAT.fullmatch(name):
+        summary = f"ibstat ended at {name}, a kind of device that it does not query"
+        return Finding.info(summary, subject=f"hca:{name}", evidence=evidence).matters_as(
+            "Devices behind it are not listed: ibv_devinfo shows all of them."
+        )
+    if not (_NUMBERED.fullmatch(name) and any(_NUMBERED.fullmatch(port.hca) for port in ib.ports)):
+        fix = Fix(
+            "Look whether the kernel lost the adapter, and list the others with ibv_devinfo.",
+            (look("sudo dmesg | grep -i {}", name), look("ibv_devinfo")),
+            "investigate",
+            "nothing",
+            "nodedoctor ib",
+        )
+        summary = f"{name} is listed and cannot be read: ibstat ends there, those behind it are not shown"
+        return Finding.warn(summary, subject=f"hca:{name}", evidence=evidence, fix=fix)
     fix = Fix(
         "Drain and reboot the node: the adapter has left the bus. If it is lost again, reseat or replace it.",
         (look("sudo dmesg | grep -i {}", name), look("lspci -d 15b3:")),
@@ -229,7 +251,6 @@ def _unreadable_adapter(name: str) -> Finding:
         "every job on this node",
         "nodedoctor ib",
     )
-    evidence = [quoted_like("ibstat", rf"ibpanic: .*'{re.escape(name)}'.*")]
     summary = f"{name} is listed and cannot be read: ibstat ends there, the adapter is lost"
     return Finding.fail(summary, subject=f"hca:{name}", evidence=evidence, fix=fix)
 

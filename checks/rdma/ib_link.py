@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from nodedoctor.declare.peers import Attribute, Outlier, odd_ones
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.rdma.error_growth import RdmaGrowth
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
-from nodedoctor.knowledge.fixes.rdma import cable
+from nodedoctor.grouping import group_by
+from nodedoctor.knowledge.fixes.rdma import cable, port_fix
 from nodedoctor.knowledge.infiniband import Counter, adapter, counter
 from nodedoctor.knowledge.infiniband import rate as generation
 from nodedoctor.model import Finding, reading
 from nodedoctor.record import replace
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
+MTU_PEERS = 3
+"""Ports that agree in their MTU, from which another one is a mistake; ours."""
 _LOWEST_GBPS = 20
 """Four lanes of DDR: every adapter since 2008 does more (knowledge: ib rates)."""
 _SYMBOLS_PER_SECOND = 10
@@ -25,19 +30,22 @@ _SYMBOLS_PER_SECOND = 10
 
 @check("ib.rate", "RDMA port rate", tags={"fast", "ib"}, explained_by=("ib.ports", "ib.width"))
 def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
-    """The rate of each active rail against its peers and the NIC's maximum.
+    """The rate of each active rail against its peers and the NIC's maximum, and the size of its packets.
 
-    Why: a collective runs at the speed of its slowest rail.
+    Why: a collective runs at the speed of its slowest rail; two ends with different MTUs do not connect.
     Fix disturbs: traffic on that port.
     Judges: FAIL when a rail is slower than most of its peers, WARN when it is less certain which rate is
-    right.
-    Fix: Reseat or change the cable; check the switch port's speed.
+    right, or when three peers or more agree in another active MTU.
+    Fix: Reseat or change the cable; check the switch port's speed and MTU.
     Threshold: Rates per lane in the ib table, and the peers; 20 Gb/s at least (four lanes of DDR).
     False positives: Ports that a site runs at a lower rate on purpose, all alike.
     """
+    mtus = [_other_packets(outlier, ib) for outlier in _odd_mtus(rails.ports)]
+    yield from mtus
     ports = [port for port in rails.ports if port.active and port.rate_gbps is not None]
     if not ports:
-        yield ib.nothing(rails, "no active port reports its rate")
+        if not mtus:
+            yield ib.nothing(rails, "no active port reports its rate")
         return
     top = max(port.rate_gbps or 0 for port in ports)
     slow = [port for port in ports if port.rate_gbps != top]
@@ -52,6 +60,28 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
         yield Finding.warn(summary, evidence=ib.evidence(ports[0]), fix=cable(ports[0].hca, ports[0].number))
     elif not slow:
         yield _equal_rates(ports, top)
+
+
+_MTU = Attribute[IbPort]("active MTU", "capability", lambda port: port.active_mtu)
+
+
+def _odd_mtus(ports: Sequence[IbPort]) -> Iterator[Outlier[IbPort]]:
+    """Active ports of one kind and rate whose packets differ from those of most others."""
+    groups = group_by(
+        (port for port in ports if port.active), lambda port: (port.model, port.link_layer, port.rate_gbps)
+    )
+    for group in groups.values():
+        yield from (outlier for outlier in odd_ones(group, (_MTU,)) if outlier.peers >= MTU_PEERS)
+
+
+def _other_packets(outlier: Outlier[IbPort], ib: Ib) -> Finding:
+    port = outlier.device
+    text = (
+        "Set one MTU on all rails: of the interface for RoCE, of the partition and the switch for InfiniBand."
+    )
+    summary = f"active MTU {outlier.value}, {outlier.peers} others {outlier.usual}"
+    fix = port_fix(text, (look("ibv_devinfo -d {}", port.hca),), "config")
+    return Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)
 
 
 def _slow_rail(port: IbPort, top: float, full: int, slow: int, ib: Ib, sure: bool) -> Finding:

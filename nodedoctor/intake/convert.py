@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nodedoctor.facts.driver.driver import RIVALS
 from nodedoctor.intake.split import Piece
 
 _LINK = re.compile(
@@ -15,6 +16,8 @@ _LINK = re.compile(
     re.M,
 )
 _ADDRESS = re.compile(r"^[ \t]{1,20}inet6? ([\da-fA-F.:]{3,45})(?:/\d{1,3})? ", re.M)
+_MASTER = re.compile(r" master ([\w.-]{1,40})")
+"""The bond of an interface with the flag SLAVE; those of bridges do not have it."""
 _MAC = re.compile(r"^[ \t]{1,20}link/(\w{1,20}) ([\da-f:]{11,64})", re.M)
 _CLOCK = re.compile(
     r"^[ \t]{0,40}(?:System clock synchronized|NTP synchronized|Leap status)[ \t]{0,20}: "
@@ -23,6 +26,10 @@ _CLOCK = re.compile(
 )
 _IN_STEP = ("yes", "Normal", "Insert second", "Delete second")
 """What timedatectl and chronyc say of a clock that is kept; chrony may keep it without the kernel's flag."""
+_OFFSET = re.compile(
+    r"^[ \t]{0,40}System time {1,12}: (\d{1,12}(?:\.\d{1,12})?) seconds (?:fast|slow) ", re.M
+)
+"""How far `chronyc tracking` says that the clock is from NTP time."""
 _COUNT = re.compile(r"^[ \t]{1,20}([\w.\[\]-][\w.\[\] -]{0,80}): (-?\d{1,20})[ \t]{0,20}$", re.M)
 _UNIT = re.compile(r"^\W{0,2}([\w@.-]{1,80}\.service)\b[^\n]{0,300}\n((?:[ \t][^\n]{0,500}\n){0,80})", re.M)
 _LOADED = re.compile(r"Loaded: ([\w-]+)(?: \([^;\n)]*(?:; ([\w-]+))?)?")
@@ -42,8 +49,10 @@ def interfaces(pieces: Sequence[Piece]) -> str:
             block = piece.text[head.end() : end]
             links.setdefault(head[1], {}).update(_interface_row(head, block))
     states = [word in _IN_STEP for piece in pieces for word in _CLOCK.findall(piece.text)]
-    clock = {"clock": {"unsynchronised": not any(states)}} if states else {}
-    return json.dumps({"interfaces": links, **clock})
+    clock: dict[str, Any] = {"unsynchronised": not any(states)} if states else {}
+    if offsets := [float(number) for piece in pieces for number in _OFFSET.findall(piece.text)]:
+        clock["offset_seconds"] = max(offsets)
+    return json.dumps({"interfaces": links, **({"clock": clock} if clock else {})})
 
 
 def _interface_row(head: re.Match[str], block: str) -> dict[str, Any]:
@@ -54,6 +63,10 @@ def _interface_row(head: re.Match[str], block: str) -> dict[str, Any]:
         "operstate": (head[4] or "unknown").lower(),
         "carrier": "0" if "NO-CARRIER" in flags else "1" if "LOWER_UP" in flags else None,
     }
+    if "SLAVE" in flags and (master := _MASTER.search(head[0])):
+        fields |= {"master": master[1], "physical": True}
+    if "MASTER" in flags:
+        fields["bond"] = True
     if addresses := _ADDRESS.findall(block):
         fields["addresses"] = addresses
     if link := _MAC.search(block):
@@ -91,6 +104,26 @@ def units(pieces: Sequence[Piece]) -> str:
                 }
                 blocks.append("\n".join(f"{key}={value or ''}" for key, value in fields.items()))
     return "\n\n".join(blocks) + "\n"
+
+
+_MODULE = re.compile(r"^(\w{1,60}) {1,60}(\d{1,12}) {1,12}(\d{1,6})(?: ([\w,]{1,2000}))?\s*$", re.M)
+_KEEPS = re.compile(
+    r"e?grep(?: -[iE]{1,2})? ['\"]?(?:[\w.^-]{1,40}\\?\|){0,8}\^?nvidia(?:\\?\|[\w.|\\-]{1,200})?['\"]?"
+    r"|less|more|sort"
+)
+"""A filter behind `lsmod` that leaves out no module of NVIDIA's driver."""
+
+
+def loaded_modules(pieces: Sequence[Piece]) -> str:
+    """`lsmod` as /proc/modules has it; nothing without a driver of GPUs, or where a filter may hide one."""
+    rows = [
+        f"{name} {size} {count} {users + ',' if users else '-'} Live 0x0000000000000000\n"
+        for piece in pieces
+        if all(_KEEPS.fullmatch(part.strip()) for part in piece.command.split(" | ")[1:])
+        for name, size, count, users in _MODULE.findall(piece.text)
+    ]
+    drives = any(row.startswith(("nvidia ", *(f"{rival} " for rival in RIVALS))) for row in rows)
+    return json.dumps({"files": {"/proc/modules": "".join(rows)}}) if drives else ""
 
 
 _GPU_LINKS = re.compile(r"^[ \t]{0,20}gpuId (\d{1,3}):?[ \t]{0,20}\n[ \t]{0,20}((?:[UDX_] ?){1,64})", re.M)
@@ -156,7 +189,9 @@ def bandwidths(pieces: Sequence[Piece]) -> str:
     return json.dumps({"ports": ports})
 
 
-_DF_HEAD = re.compile(r"^Filesystem {1,200}(?:Type {1,20})?(Size|1K-blocks|1M-blocks) ", re.M)
+_DF_HEAD = re.compile(r"^Filesystem {1,200}(?:Type {1,20})?(Size|1K-blocks|1M-blocks|Inodes) ", re.M)
+_COLUMNS = {"Inodes": ("inodes", "inodes_used", "inodes_free")}
+"""What the three numbers of a line are where they are no bytes: `df -i`."""
 _DF_ROW = re.compile(
     r"^(\S{1,400}) {1,200}(?:[a-z][\w.]{1,20} {1,20})?(\S{1,20}) {1,20}(\S{1,20}) {1,20}(\S{1,20}) {1,20}"
     r"\d{1,3}% {1,20}(/\S{0,400})$",
@@ -182,7 +217,8 @@ def own_limits(pieces: Sequence[Piece]) -> str:
         for value in _ULIMIT.findall(piece.text):
             number = value if value == "unlimited" else str(int(value) * 1024)
             lines.append(f"{'Max locked memory':<25} {number:<20} {number:<20} bytes\n")
-        space.update((path, sizes) for path, _, sizes in _mounted(piece) if path == SHM)
+        shared = (sizes for path, _, sizes in _mounted(piece) if path == SHM and "size_bytes" in sizes)
+        space.update((SHM, sizes) for sizes in shared)
     if not (lines or space):
         return ""
     files = {"/proc/self/limits": "".join(lines)} if lines else {}
@@ -191,24 +227,25 @@ def own_limits(pieces: Sequence[Piece]) -> str:
 
 def _mounted(piece: Piece) -> Iterator[tuple[str, str, dict[str, int]]]:
     """Each line of `df`: where it is mounted, what, and its sizes."""
-    head = _DF_HEAD.search(piece.text)
-    unit = {"1K-blocks": 1 << 10, "1M-blocks": 1 << 20}.get(head[1], 1) if head else 1
-    for row in _DF_ROW.finditer(piece.text) if head else ():
-        sizes = [_number_of_bytes(text, unit) for text in row.groups()[1:4]]
-        if None not in sizes:
-            names = ("size_bytes", "used_bytes", "free_bytes")
-            yield row[5], row[1], {name: size or 0 for name, size in zip(names, sizes, strict=True)}
+    heads = list(_DF_HEAD.finditer(piece.text))
+    ends = [*(head.start() for head in heads[1:]), len(piece.text)]
+    for head, end in zip(heads, ends, strict=False):
+        unit = {"1K-blocks": 1 << 10, "1M-blocks": 1 << 20}.get(head[1], 1)
+        names = _COLUMNS.get(head[1], ("size_bytes", "used_bytes", "free_bytes"))
+        for row in _DF_ROW.finditer(piece.text, head.end(), end):
+            sizes = [_number_of_bytes(text, unit) for text in row.groups()[1:4]]
+            if None not in sizes:
+                yield row[5], row[1], {name: size or 0 for name, size in zip(names, sizes, strict=True)}
 
 
 def file_systems(pieces: Sequence[Piece]) -> str:
-    """`df` as the probe of file systems lays it out; of one that is mounted twice the first line."""
+    """`df` and `df -i` as the probe lays them out; of what is mounted twice the first line."""
     space: dict[str, dict[str, int]] = {}
-    sources = set()
+    paths: dict[str, str] = {}
     for piece in pieces:
         for path, source, sizes in _mounted(piece):
-            if _HOLDS_DATA.match(source) and source not in sources:
-                sources.add(source)
-                space[path] = sizes
+            if _HOLDS_DATA.match(source) and paths.setdefault(source, path) == path:
+                space[path] = {**sizes, **space.get(path, {})}
     return json.dumps({"statvfs": space}) if space else ""
 
 
@@ -221,6 +258,7 @@ def _number_of_bytes(text: str, unit: int) -> int | None:
 
 
 CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
+    "driver-files": loaded_modules,
     "net": interfaces,
     "nvidia-smi-nvlink": link_states,
     "ethtool": statistics,

@@ -22,6 +22,16 @@ ULIMIT = by_head(
     joins=True,
 )
 
+LSMOD = by_head(
+    "Used by",
+    r"Module {1,60}Size {1,12}Used by\b",
+    "lsmod",
+    "driver-files",
+    "kmod 9 to 34, tools/lsmod.c",
+    body=r"\w[\w-]{0,60} {1,60}\d{1,12} {1,12}-?\d{1,6}\b",
+    first=True,
+)
+
 HOST_SHAPES: tuple[Shape, ...] = (
     by_head(
         "# packages in environment at",
@@ -63,15 +73,7 @@ HOST_SHAPES: tuple[Shape, ...] = (
         joins=True,
         needs=r"Leap status",
     ),
-    by_head(
-        "Used by",
-        r"Module {1,60}Size {1,12}Used by\b",
-        "lsmod",
-        "",
-        "kmod 9 to 34, tools/lsmod.c",
-        body=r"\w[\w-]{0,60} {1,60}\d{1,12} {1,12}-?\d{1,6}\b",
-        first=True,
-    ),
+    LSMOD,
     by_head(
         ("Server Version:", "Default Runtime:", "Runtimes:"),
         r"(?:Server Version: \d|Runtimes: \S|Default Runtime: \S)",
@@ -124,7 +126,7 @@ HOST_SHAPES: tuple[Shape, ...] = (
         tool="df -h",
         body=r"\S{1,400}(?: {1,200}\S{1,20}){3,6} {1,20}(?:\d{1,3}%|-) {1,20}/",
         joins=True,
-        needs=r"Filesystem[^\n]{1,300}(?:Size|-blocks) [^\n]{0,80}\n(?:[^\n]{0,999}\n){0,99}?"
+        needs=r"Filesystem[^\n]{1,300}(?:Size|-blocks|Inodes) [^\n]{0,80}\n(?:[^\n]{0,999}\n){0,99}?"
         r"(?:/dev/(?!loop|sr\d)|overlay |[\w.-]{1,200}:|[^\n]{1,200}% {1,20}/dev/shm$)",
     ),
     by_head(

@@ -116,7 +116,9 @@ def read(
         _add_recognised(outputs, reading)
         if any(item.piece.shape.probe for item in outputs):
             bundle = outputs[0].bundle if name.startswith("bundle ") else ""
-            reading.nodes.append(_judge_node(snapshot_of(outputs, _plain_name(bundle)), redact, record))
+            snapshot = snapshot_of(outputs, _plain_name(bundle))
+            if snapshot.observations:
+                reading.nodes.append(_judge_node(snapshot, redact, record))
     for unit in pile.recordings:
         reading.recognised.append(Recognised(unit.name, None, "a recorded node"))
         reading.nodes.append(_replay_node(unit.path, redact, record))

@@ -12,7 +12,9 @@ _PROMPT = re.compile(
     r"(?:[>|#] ?){0,12}\s{0,40}(?:\([\w.:/-]{1,40}\) ?){0,4}"
     rf"(?:\[?(?:\[\d+\])?(?:[\w.+-]{{1,64}}@(?P<host>[A-Za-z0-9][\w.-]{{0,63}}))[^\n{_MARKS}]{{0,80}}[{_MARKS}]\s?"
     r"|\[[\w.-]+@(?P<node>[\w.-]+)[^\]\n]{0,80}\][$#%>]\s?"
+    r"|\u279c {2,3}(?P<folder>[\w./~-]{1,80})(?: git:\([^()\n]{1,80}\))?(?: \u2717)? "
     rf"|(?P<bare>[{_MARKS}+] ?)"
+    r"|(?P<folder_of>[A-Za-z0-9][\w.-]{0,63}):(?:~|/)[\w./~-]{0,80} ?[#>$] "
     r"|(?P<named>(?:[\w.-]{1,64}|\[[\w.-]{1,64}(?: [\w./~-]{1,80})?\]) ?[$#%] ))"
     r"(?P<command>[^\n]*)$"
 )
@@ -57,12 +59,15 @@ def match_prompt(line: str) -> Prompt | None:
     match = _PROMPT.match(line)
     if match is None or not _is_typed(match):
         return None
-    return Prompt(match["host"] or match["node"] or "", match["command"])
+    host = match["host"] or match["node"] or match["folder_of"] or ""
+    return Prompt(host, match["command"])
 
 
 def _is_typed(match: re.Match[str]) -> bool:
     command = match["command"]
-    if match["named"]:
+    if match["folder"]:
+        return not command or _ANY_COMMAND.match(command) is not None
+    if match["named"] or match["folder_of"]:
         return _TYPED.match(command) is not None
     mark = (match["bare"] or "").strip()
     if mark == "$" and (match["bare"] != "$" or not command):
@@ -87,6 +92,14 @@ def limit_line(line: str, command: str) -> str:
     value = line.strip()
     is_value = value == "unlimited" or (value.isdecimal() and len(value) < 16)
     return f"max locked memory (kbytes, -l) {value}" if is_value and _LOCKED_MEMORY.fullmatch(command) else ""
+
+
+_MODULE_ROW = re.compile(r"\w{1,60} {1,60}\d{4,12} {1,12}\d{1,6}(?: [\w,]{1,2000})?\s*")
+
+
+def is_module_row(line: str, command: str) -> bool:
+    """Whether a line is of `lsmod`, whose heading grep took away."""
+    return command.startswith("lsmod") and _MODULE_ROW.fullmatch(line) is not None
 
 
 def is_command_error(line: str, command: str) -> bool:

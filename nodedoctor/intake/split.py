@@ -13,9 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.intake.all_shapes import QUERY, SHAPES
 from nodedoctor.intake.file_names import Headings
-from nodedoctor.intake.host_shapes import ULIMIT
-from nodedoctor.intake.prompts import bare_query_columns, is_command_error, limit_line, match_prompt
+from nodedoctor.intake.host_shapes import LSMOD, ULIMIT
+from nodedoctor.intake.prompts import (
+    bare_query_columns,
+    is_command_error,
+    is_module_row,
+    limit_line,
+    match_prompt,
+)
 from nodedoctor.intake.shape import JOB_LINE, LOOSE, TIMED_LINE, Shape, is_loose
+from nodedoctor.intake.wrapped_rows import find_frame, join_rows
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
 
@@ -91,6 +98,10 @@ _Heads = Mapping[int, _Head]
 def split(text: str, host: str = "") -> Parts:
     """The outputs in a text, in its order."""
     lines = plain_lines(text)
+    if frame := find_frame(lines):
+        rows = join_rows(lines, frame)
+        parts = split("\n".join(row for _, row in rows), host)
+        return _renumber(parts, [number + 1 for number, _ in rows])
     heads = _find_heads(lines)
     if not host and (labels := _host_labels(lines, heads)):
         return _by_label(lines, labels)
@@ -159,12 +170,20 @@ def _by_label(lines: list[str], labels: set[str]) -> Parts:
     asides: list[tuple[int, str]] = []
     for name, stream in streams.items():
         numbers = [number + 1 for number, _ in stream]
-        parts = split("\n".join(line for _, line in stream), name or "-")
-        for piece in parts.pieces:
-            pieces.append(replace(piece, line=numbers[piece.line - 1], host=piece.host if name else ""))
-        rest += [(numbers[number - 1], line) for number, line in parts.rest]
-        asides += [(numbers[number - 1], line) for number, line in parts.asides]
+        parts = _renumber(split("\n".join(line for _, line in stream), name or "-"), numbers)
+        pieces += [replace(piece, host=piece.host if name else "") for piece in parts.pieces]
+        rest += parts.rest
+        asides += parts.asides
     return Parts(tuple(pieces), tuple(sorted(rest)), tuple(sorted(asides)))
+
+
+def _renumber(parts: Parts, numbers: list[int]) -> Parts:
+    """The parts of a text whose first line is of the first of these numbers, and so on."""
+    return Parts(
+        tuple(replace(piece, line=numbers[piece.line - 1]) for piece in parts.pieces),
+        tuple((numbers[number - 1], line) for number, line in parts.rest),
+        tuple((numbers[number - 1], line) for number, line in parts.asides),
+    )
 
 
 def _find_heads(lines: list[str]) -> dict[int, _Head]:
@@ -289,6 +308,9 @@ class _Walk:
             self._begin_piece(number, ULIMIT)
             self._lines.append(answer)
             self.close()
+        elif is_module_row(line, self._command):
+            self._begin_piece(number, LSMOD)
+            self._append_line(line)
         elif is_command_error(line, self._command):
             self.asides.append((number + 1, line))
         elif line.strip(" \t>|"):

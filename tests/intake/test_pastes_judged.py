@@ -64,7 +64,12 @@ def recoveries(count: int) -> str:
     )
 
 
-PANIC = "ibpanic: [24601] main: stat of IB device 'mlx5_7' failed: Invalid argument\n"
+def panic(name: str) -> str:
+    return f"ibpanic: [24601] main: stat of IB device '{name}' failed: Invalid argument\n"
+
+
+UNQUERIED = ("mlx5_an0", "efa_0", "rdmap79s0", "rdmap16s27f0", "irdma1", "mana_0")
+"""Devices that ibstat does not query."""
 
 
 def one_socket() -> str:
@@ -99,8 +104,9 @@ SICK = [
     ("nvidia-smi-q", vgpu("Unlicensed (Unrestricted)"), "no licence"),
     ("nvidia-smi", table(draw="ERR!"), "the power draw cannot be read"),
     ("nvidia-smi", table(fan="ERR!"), "the fan speed cannot be read"),
-    ("ibstat", IBSTAT + PANIC, "mlx5_7 is listed and cannot be read"),
-    ("ibstat", PANIC, "mlx5_7 is listed and cannot be read"),
+    ("ibstat", IBSTAT + panic("mlx5_7"), "the adapter is lost"),
+    ("ibstat", panic("mlx5_7"), "WARN ib.ports@hca:mlx5_7: mlx5_7 is listed"),
+    ("ibstat", IBSTAT + panic("rocep1s0"), "WARN ib.ports@hca:rocep1s0: rocep1s0 is listed"),
     ("ibv-devinfo", roce(True, True, False, True), "only link-local rows"),
     ("nvidia-smi-nvlink-errors", recoveries(505), "Link 14: link recovery 505"),
     ("nvidia-smi-topo", one_socket(), "no NIC on the socket of GPUs 4-7"),
@@ -112,6 +118,7 @@ WELL = [
     ("nvidia-smi", table()),
     ("nvidia-smi", table(fan="N/A", draw="N/A")),
     ("ibstat", IBSTAT),
+    *(("ibstat", text + panic(name)) for text in ("", IBSTAT) for name in UNQUERIED),
     ("ibv-devinfo", roce(True, True, True, True)),
     ("nvidia-smi-nvlink-errors", recoveries(3)),
     ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=8)),
@@ -149,6 +156,23 @@ def devinfo(*ports: str, part: int = 4129, lane: str = "100.0 Gbps (128)", first
         f"\t\t\tphys_state:\t\t{'LINK_UP (5)' if state == UP else 'POLLING (2)'}\n\n"
         for number, state in enumerate(ports)
     )
+
+
+@pytest.mark.parametrize("layer", ["InfiniBand", "Ethernet"])
+@pytest.mark.parametrize("rated", [True, False])
+@pytest.mark.parametrize("ports", [2, 3, 4, 8])
+@pytest.mark.parametrize("mtu", [1024, 4096])
+def test_a_port_with_another_mtu_than_three_or_more_is_a_warning(
+    tmp_path: Path, layer: str, rated: bool, ports: int, mtu: int
+):
+    size = "\t\t\tactive_mtu:\t\t{} (3)\n\t\t\tsm_lid:"
+    blocks = devinfo(*[UP] * ports).replace("link_layer:\t\tInfiniBand", f"link_layer:\t\t{layer}")
+    blocks = blocks if rated else re.sub(r".*active_(?:width|speed).*\n", "", blocks)
+    first, *others = blocks.split("\t\t\tsm_lid:")
+    text = first + size.format(mtu) + size.format(4096).join(others)
+    found = [alarm for alarm in alarms(replay(tmp_path, {"ibv-devinfo": text})) if "active MTU" in alarm]
+    expected = ["WARN ib.rate@port:mlx5_0/1: active MTU 1024, " + f"{ports - 1} others 4096"]
+    assert found == (expected if mtu == 1024 and ports > 3 else [])
 
 
 @pytest.mark.parametrize("down", range(8))
@@ -239,6 +263,20 @@ def test_one_gpu_of_many_is_judged_under_its_address(tmp_path: Path, bus: str, a
     assert alarms(replay(tmp_path, {"nvidia-smi-q": one_gpu(bus, attached)})) == []
     sick = alarms(replay(tmp_path, {"nvidia-smi-q": one_gpu(bus, attached, Pending="Yes")}))
     assert sick and all(address in alarm for alarm in sick)
+
+
+@pytest.mark.parametrize("bus", ["00000000:1B:00.0", "00000000:9D:00.0"])
+@pytest.mark.parametrize("attached", [1, 8])
+@pytest.mark.parametrize("code", [64, 95])
+def test_a_failed_remap_explains_the_xid_of_its_address(tmp_path: Path, bus: str, attached: int, code: int):
+    failed = one_gpu(bus, attached, **{"Remapping Failure Occurred": "Yes"})
+    failed = failed.replace("    Remapped Rows", f"    PCI\n        Bus Id : {bus}\n    Remapped Rows")
+    log = (
+        f"[99.0] NVRM: Xid (PCI:{bus[4:-2].lower()}): {code}, pid='<unknown>', name=<unknown>, Row Remapper\n"
+    )
+    report = replay(tmp_path, {"nvidia-smi-q": failed, "kernel-log": log})
+    (cause,) = report.causes
+    assert cause.action == "replace-node" and any("kernel.xid" in name for name in cause.explains)
 
 
 @pytest.mark.parametrize("heading", ["Remapped Rows", "    Remapped Rows"])
@@ -535,6 +573,23 @@ def test_ports_of_switches_that_redirect_are_said(
     text = "".join(bridge(number, control=control, picked=picked) for number in range(count))
     found = [line for line in alarms(replay(tmp_path, {"lspci": text})) if "pcie.acs" in line]
     assert len(found) == sick and all(f"at {count} ports" in line for line in found)
+
+
+NEW = "Broadcom / LSI PEX890xx PCIe Gen 5 Switch"
+PORTS = [bridge(number, picked=False) for number in range(4)]
+BELOW = re.compile(r"(.{7} )3D controller: NVIDIA .*\n(?:\t.*\n)+")
+DISK = r"\g<1>Non-Volatile memory controller: Samsung NVMe SSD PM9A3\n"
+
+
+@pytest.mark.parametrize("switch", [NEW, "PMC-Sierra Inc. Switchtec PFX", "Intel Corporation PCIe Switch"])
+@pytest.mark.parametrize(("below", "sick"), [("gpus", True), ("left out", True), ("disks", False)])
+def test_ports_of_switches_are_judged_without_what_is_below_them(
+    tmp_path: Path, switch: str, below: str, sick: bool
+):
+    text = "".join(PORTS).replace("PLX Technology, Inc. PEX 8796 96-Lane, 24-Port Switch", switch)
+    text = text if below == "gpus" else BELOW.sub(DISK if below == "disks" else "", text)
+    found = [line for line in alarms(replay(tmp_path, {"lspci": text})) if "pcie.acs" in line]
+    assert len(found) == (sick and not (below == "left out" and "Intel" in switch))
 
 
 def test_redirection_at_root_ports_is_no_alarm(tmp_path: Path):

@@ -9,7 +9,7 @@ import pytest
 import smi_texts
 from hypothesis import given
 from hypothesis import strategies as st
-from pastes import DF, IBSTAT, KUBERNETES, NODES, POD, RAY_STATUS, STATES
+from pastes import DF, IBSTAT, KUBERNETES, LSMOD, NODES, POD, RAY_STATUS, STATES
 from recorded import alarms, mesh, replay, topo
 
 from nodedoctor.facts.cluster.ray_node import RayCluster
@@ -136,6 +136,18 @@ FAILS_TO_START = UNIT + "Failed to start nvidia-fabricmanager.service - NVIDIA f
 STARTS = UNIT + "Started nvidia-fabricmanager.service - NVIDIA fabric manager service.\n"
 
 
+@pytest.mark.parametrize("front", ["[Jun 11 2024 07:14:09] [ERROR] [tid 9] ", "nv-fabricmanager[9]: "])
+@pytest.mark.parametrize("unit", ["", FAILS + FAILS_TO_START])
+@pytest.mark.parametrize(("own", "driver"), [("550.54.15", "550.90.07"), ("570.86", "570.124.06")])
+def test_two_versions_in_the_fabric_managers_log_are_the_cause(front: str, unit: str, own: str, driver: str):
+    words = (
+        f"fabric manager NVIDIA GPU driver interface version {own} don't match with driver version {driver}"
+    )
+    texts = [piece.text for piece in split(f"{front}{words}. Please update.\n{unit.format(7)}").pieces]
+    ((result, cause),) = said("fabric-manager-log", "".join(texts))
+    assert result == "fail" and f"version {own} does not match the driver's {driver}" in cause
+
+
 @pytest.mark.parametrize(
     ("events", "result"),
     [
@@ -193,6 +205,93 @@ def test_blocks_of_df_are_counted_in_the_unit_of_its_heading(used: int, free: in
     assert space == {
         "size_bytes": (used + free) * unit, "used_bytes": used * unit, "free_bytes": free * unit,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("space", ["", DF])
+@pytest.mark.parametrize(
+    ("source", "point", "inodes", "left", "status"),
+    [
+        ("/dev/nvme1n1", "/scratch", "468877312", "0", "WARN"),
+        ("/dev/nvme1n1", "/scratch", "447M", "0", "WARN"),
+        ("/dev/nvme1n1", "/scratch", "468877312", "1", ""),
+        ("/dev/sda2", "/tmp", "3276800", "0", "FAIL"),
+        ("/dev/sda2", "/tmp", "3276800", "400", "WARN"),
+        ("/dev/sda2", "/tmp", "3276800", "2000000", ""),
+        ("/dev/sda2", "/tmp", "0", "0", ""),
+        ("tmpfs", "/tmp", "3276800", "0", ""),
+        ("/dev/loop7", "/snap/lxd/9", "802", "0", ""),
+    ],
+)
+def test_a_file_system_without_inodes_is_full(
+    tmp_path: Path, space: str, source: str, point: str, inodes: str, left: str, status: str
+):
+    share = "  100%" if left == "0" else "   99%"
+    text = f"{space}Filesystem        Inodes     IUsed     IFree IUse% Mounted on\n"
+    text += f"/dev/sdb1 29270016 4112093 25157923   15% /data\n{source} {inodes} 7 {left} {share} {point}\n"
+    found = [alarm for alarm in judged(tmp_path, text) if f"mount:{point}" in alarm]
+    assert [alarm.split()[0] for alarm in found] == ([status] if status else [])
+
+
+@pytest.mark.parametrize("leap", ["Normal", "Not synchronised"])
+@pytest.mark.parametrize(
+    ("offset", "direction"),
+    [("0.000012", "slow"), ("0.9", "fast"), ("1.2", "slow"), ("152.884720325", "fast")],
+)
+def test_a_clock_that_is_more_than_a_second_away_is_a_warning(
+    tmp_path: Path, leap: str, offset: str, direction: str
+):
+    text = "Reference ID    : C0A80101 (ntp-1)\nStratum         : 3\n"
+    text += f"System time     : {offset} seconds {direction} of NTP time\n"
+    found = judged(tmp_path, f"{text}Leap status     : {leap}\n")
+    assert bool(found) is (float(offset) > 1 or leap != "Normal")
+    assert any("s from NTP time" in alarm for alarm in found) is (float(offset) > 1)
+
+
+LEG = "{0}: ens10f{0}np0: <{1}BROADCAST,MULTICAST,{2}> mtu 9000 qdisc mq master {3} state {4} mode DEFAULT\n"
+BOND = "9: bond0: <BROADCAST,MULTICAST,MASTER,UP,LOWER_UP> mtu 9000 qdisc noqueue state UP mode DEFAULT\n"
+
+
+@pytest.mark.parametrize("flag", ["SLAVE,UP", "UP"])
+@pytest.mark.parametrize("down", [0, 1])
+def test_a_leg_of_a_bond_that_is_down_is_a_warning(tmp_path: Path, flag: str, down: int):
+    up = LEG.format(1, "", f"{flag},LOWER_UP", "bond0" if "SLAVE" in flag else "br0", "UP")
+    master = "bond0" if "SLAVE" in flag else "br0"
+    leg = LEG.format(2, "NO-CARRIER,", flag, master, "DOWN") if down else up.replace("f1np0", "f2np0")
+    found = judged(tmp_path, up + leg + BOND)
+    sick = down and "SLAVE" in flag
+    assert ["1 of 2 bond members down" in alarm for alarm in found] == ([True] if sick else [])
+
+
+NO_UVM = LSMOD.replace("nvidia_uvm           1540096  16\n", "")
+NOUVEAU = "Module                  Size  Used by\nnouveau 2306048  4\nmxm_wmi 16384  1 nouveau\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "words"),
+    [
+        ("", LSMOD, ""),
+        ("", NO_UVM, "nvidia_uvm not loaded"),
+        ("", NOUVEAU, "module nouveau is loaded, nvidia is not"),
+        ("lsmod", NO_UVM, "nvidia_uvm not loaded"),
+        ("lsmod | grep nvidia", NO_UVM, "nvidia_uvm not loaded"),
+        ("lsmod | egrep 'mlx5|nvidia'", NO_UVM, "nvidia_uvm not loaded"),
+        ("lsmod | grep -E 'nvidia|nouveau'", NOUVEAU, "module nouveau is loaded, nvidia is not"),
+        ("lsmod | grep nvidia_modeset", NO_UVM, ""),
+        ("lsmod | grep nvidia | grep -v uvm", NO_UVM, ""),
+        ("lsmod | head -3", NO_UVM, ""),
+        ("lsmod | grep mlx5", "mlx5_ib 466944  0\n", ""),
+    ],
+)
+def test_loaded_modules_are_judged_where_no_filter_left_any_out(
+    tmp_path: Path, command: str, text: str, words: str
+):
+    rows = text.partition("\n")[2] if "grep" in command and text.startswith("Module") else text
+    found = judged(tmp_path, f"$ {command}\n{rows}" if command else rows)
+    assert [words in alarm for alarm in found] == ([True] if words else [])
+
+
+def test_an_output_that_no_probe_can_read_is_no_node():
+    assert of_mail("$ lsmod | grep uvm\nnvidia_uvm 1540096  16\nnvidia 56827904  452 x\n")["report"] is None
 
 
 @given(st.integers(16, 16384), st.sampled_from(["shm", "tmpfs"]), st.booleans())

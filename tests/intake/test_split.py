@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+import smi_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from in_turn import in_turn
@@ -30,6 +31,54 @@ def test_an_output_is_recognised_however_it_is_pasted(probe: str, way: str):
     (pasted,) = split(WAYS[way](PASTES[probe])).pieces
     assert plain.shape.probe == pasted.shape.probe == probe
     assert words(plain) == words(pasted)
+
+
+def broken(text: str, width: int, *, keeps_blanks: bool) -> str:
+    """The text as a mail or a window of this width breaks it."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        cut = [line[start : start + width] for start in range(0, len(line), width)] or [""]
+        lines += cut if keeps_blanks else [part.rstrip() for part in cut]
+    return "".join(f"{line}\n" for line in lines)
+
+
+@pytest.mark.parametrize("keeps_blanks", [True, False])
+@pytest.mark.parametrize("width", [30, 40, 64, 72, 78, 80])
+@pytest.mark.parametrize("above", ["", "$ nvidia-smi\n", "our node, see below:\n\n"])
+def test_rows_of_a_table_that_were_broken_are_joined(width: int, keeps_blanks: bool, above: str):
+    rows = [smi_texts.row(number, bus=f"00000000:{number + 17:02X}:00.0") for number in range(8)]
+    table = smi_texts.table(*rows)
+    (plain,) = split(table).pieces
+    text = f"{above}{broken(table, width, keeps_blanks=keeps_blanks)}$ uptime\nbehind it\n"
+    parts = split(text)
+    (pasted,) = parts.pieces
+    assert words(pasted) == words(plain)
+    lines = text.splitlines()
+    assert parts.rest[-1] == (len(lines), "behind it")
+    assert lines[pasted.line - 1][:10] == table[:10]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "host"),
+    [
+        ("\u279c  ~ ", ""),
+        ("\u279c  serve git:(main) \u2717 ", ""),
+        ("\u279c  serve git:(a/b) ", ""),
+        ("gpu-7:~ # ", "gpu-7"),
+        ("gpu-7:/var/log # ", "gpu-7"),
+        ("gpu-7:/home/me> ", "gpu-7"),
+    ],
+)
+@pytest.mark.parametrize("command", ["ibstat", "dmesg | tail -5", "cat /proc/cmdline"])
+def test_prompts_of_themes_and_distributions_are_no_output(prompt: str, host: str, command: str):
+    parts = split(f"{prompt}{command}\n{PASTES['ibstat']}{prompt}ls\n")
+    assert [(piece.shape.probe, piece.host) for piece in parts.pieces] == [("ibstat", host)]
+    assert parts.rest == ()
+
+
+@pytest.mark.parametrize("line", ["\u279c see the table below", "step:/a # of 10", "disk:/data> 90%"])
+def test_arrows_and_paths_alone_are_no_prompt(line: str):
+    assert [text for _, text in split(f"{line}\n").rest] == [line]
 
 
 def test_each_probe_of_the_table_has_a_paste():

@@ -258,6 +258,13 @@ DF = (
     "/dev/loop3                64M   64M     0 100% /snap/core/9\n"
     "store-1:/export/home      90T   61T   30T  68% /home\n"
 )
+LSMOD = (
+    "Module                  Size  Used by\n"
+    "nvidia_uvm           1540096  16\n"
+    "nvidia_modeset       1306624  0\n"
+    "nvidia              56827904  452 nvidia_uvm,nvidia_modeset\n"
+    "mlx5_ib               466944  0\n"
+)
 RAY_STATUS = (
     "======== Autoscaler status: 2026-01-05 10:00:00.123456 ========\nNode status\n" + "-" * 63 + "\n"
     "Active:\n 1 node_aaaa\n 1 node_bbbb\nPending:\n (no pending nodes)\nRecent failures:\n (no failures)\n\n"
@@ -328,6 +335,7 @@ PASTES: dict[str, str] = {
     "kubernetes-nodes": NODES,
     "sinfo": STATES,
     "disk": DF,
+    "driver-files": LSMOD,
     "limits": ULIMIT,
 }
 """A paste of each probe."""

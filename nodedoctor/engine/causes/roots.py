@@ -33,6 +33,12 @@ from nodedoctor.record import record, replace
 PROBE = "probe:"
 """What the id of a cause starts with that is a failed probe of which no finding tells."""
 
+_PROBE_ENDS = {
+    "stuck": "hangs",
+    "timeout": "did not answer in time",
+    "unparsable": "gave an answer that was not understood",
+}
+"""What became of such a probe, by the reason of what it left unjudged."""
 _FAILED = {Outcome.TIMEOUT: "timeout", Outcome.STUCK: "stuck", Outcome.CRASH: "crash"}
 
 
@@ -280,9 +286,7 @@ class _Work:
         explains = tuple(sorted((n.id for n in group if n.id != root), key=natural_key))
         if head is None:
             probe = root.removeprefix(PROBE)
-            word = {"stuck": "hangs", "timeout": "did not answer in time"}.get(
-                group[0].finding.reason or "", "failed"
-            )
+            word = _PROBE_ENDS.get(group[0].finding.reason or "", "failed")
             finding, title = group[0].finding, f"probe {probe} {word}"
         else:
             finding = head.finding

@@ -100,8 +100,8 @@ class Volume:
 
     @property
     def answered(self) -> bool:
-        """True when it said how full it is."""
-        return self.size_gib is not None
+        """True when it said how full it is: its space or, as `df -i` does, its inodes alone."""
+        return self.size_gib is not None or self.inodes is not None
 
 
 @fact("disk", Env)
@@ -179,7 +179,10 @@ def _read_volume(path: str, mount: Mount | None, files: Files) -> Volume | None:
 def _with_space(volume: Volume, space: Mapping[str, Any]) -> Volume:
     size, free, used = (whole_number(space, f"{name}_bytes") for name in ("size", "free", "used"))
     if size is None or free is None or used is None:
-        return replace(volume, error="EINVAL")
+        inodes, inodes_free = whole_number(space, "inodes"), whole_number(space, "inodes_free")
+        if inodes is None or inodes_free is None:
+            return replace(volume, error="EINVAL")
+        return replace(volume, inodes=inodes, inodes_free=inodes_free)
     # Below --root our own mount may be read-only while the node's is not: its table of mounts knows better.
     shown_read_only = not volume.fstype and space.get("read_only") is True
     return replace(

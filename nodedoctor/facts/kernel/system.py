@@ -65,9 +65,10 @@ _NO_BLOCK = regex(
     r"(?P<name>.{1,64}): page allocation failure[:.] order:\d{1,2}\b"
 )  # mm/page_alloc.c, warn_alloc
 _CRASH = regex(
-    r"(?P<name>[^\s\[][^\[]{0,63})\[(?P<pid>\d{1,9})\]:? (?:segfault at|general protection|trap \w).*?"
-    r" in (?P<where>[^\s\[]{1,128})\["
+    r"(?P<name>[^\s\[][^\[]{0,63})\[(?P<pid>\d{1,9})\]:? (?:segfault at|general protection"
+    r"|trap (?!int3\b)\w).*? in (?P<where>[^\s\[]{1,128})\["
 )
+"""A breakpoint (int3) is where a program stops itself, whichever library it lies in."""
 _OOPS = regex(
     r"BUG: unable to handle|BUG: kernel NULL pointer|kernel BUG at|Oops: [0-9a-f]{4}|Kernel panic"
     r"|general protection fault.* \[#\d"

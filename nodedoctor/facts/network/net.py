@@ -60,7 +60,8 @@ class Net:
 
     `name_addresses` are those of the own host name, `name_source` who said so (hosts or resolver),
     `name_error` why it has none. `input_rules` are those of the packet filter, None where we may not look.
-    `clock_error_seconds` is the kernel's own bound; `synchronised` None where not known.
+    `clock_error_seconds` is the kernel's own bound; `synchronised` None where not known;
+    `clock_offset_seconds` what a pasted `chronyc tracking` says the clock is away from NTP time.
     """
 
     interfaces: tuple[Interface, ...] = ()
@@ -75,6 +76,7 @@ class Net:
     input_rules: tuple[str, ...] | None = None
     synchronised: bool | None = None
     clock_error_seconds: float | None = None
+    clock_offset_seconds: float | None = None
 
     @classmethod
     def parse(cls, observation: Observation) -> Net | Unseen:
@@ -107,6 +109,7 @@ class Net:
             input_rules=texts(fire, "input") if fire.get("looked") is True else None,
             synchronised=not unsynced if isinstance(unsynced, bool) else None,
             clock_error_seconds=number(clock.get("maxerror_seconds")),
+            clock_offset_seconds=number(clock.get("offset_seconds")),
         )
 
     def get(self, name: str) -> Interface | None:

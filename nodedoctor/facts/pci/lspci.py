@@ -36,7 +36,7 @@ _OFF_BUS = regex(r"\(rev ff\)|!!! Unknown header type 7f")
 _ACS_CONTROL = regex(r"ACSCtl:[ \t]{1,20}(\w{3,20}[+-](?: \w{3,20}[+-]){2,10})")
 _BUSES = regex(r"Bus: primary=[\da-f]{2}, secondary=([\da-f]{2}), subordinate=([\da-f]{2})")
 _DOWNSTREAM = regex(r"Express \(v\d\) Downstream ")
-_SWITCH = regex(r"\b(?:Switchtec|PEX ?\w{0,2}\d{4,5})\b")
+_SWITCH = regex(r"\b(?:Switchtec|PEX ?(?:\w{0,2}\d{4,5}|\d{3}xx))\b")
 """Switches of servers; those of desktop boards join disks and USB."""
 _REDIRECTS = ("ReqRedir", "CmpltRedir", "UpstreamFwd")
 _DRIVER = regex(r"Kernel driver in use: ([\w-]{1,64})")
@@ -71,14 +71,18 @@ class LspciAcs:
 
 
 def _redirecting_ports(text: str) -> Iterator[str]:
-    """Ports with a GPU or adapter below them; where grep left out what is below, those of known switches."""
+    """Ports with a GPU or adapter below them; where grep or -d left out what is below, of known switches."""
     ends = [int(device.address[5:7], 16) for device in _parse_devices(text)]
+    shown = [int(bdf(head[1])[5:7], 16) for head, _ in _blocks(text)]
     for head, block in _blocks(text):
         control, buses = _ACS_CONTROL.search(block), _BUSES.search(block)
         if not (head["kind"].startswith("PCI bridge") and control):
             continue
-        below = buses is not None and any(int(buses[1], 16) <= end <= int(buses[2], 16) for end in ends)
-        is_port = below and _DOWNSTREAM.search(block) if buses else _SWITCH.search(head["name"])
+        is_port = bool(_SWITCH.search(head["name"]))
+        if buses:
+            below = range(int(buses[1], 16), int(buses[2], 16) + 1)
+            left_out = is_port and not any(bus in below for bus in shown)
+            is_port = bool(_DOWNSTREAM.search(block)) and (left_out or any(end in below for end in ends))
         bits = control[1].split()
         if is_port and any(f"{name}+" in bits for name in _REDIRECTS) and "DirectTrans+" not in bits:
             yield bdf(head[1])

@@ -207,6 +207,7 @@ def _devinfo_ports(text: str) -> Iterator[IbPort]:
                 firmware=about.get("fw_ver"),
                 board_id=about.get("board_id"),
                 card=guid(about.get("sys_image_guid")),
+                active_mtu=whole_number(_before_number(fields.get("active_mtu"))),
                 gids=tuple(Gid(int(row[1]), row[2], row[3]) for row in _GID.finditer(lines)),
             )
 

@@ -34,6 +34,7 @@ class IbPort:
     """One port. `model` is the adapter as MT4129, `card` what ports of one card have in common.
 
     `driver` is the kernel's, `gdr` whether it reaches GPU memory where it says so itself (EFA), else None.
+    `active_mtu` is the largest payload of its packets in bytes.
     `state` is ACTIVE INIT ARMED DOWN, `phys_state` LinkUp Polling Disabled ...; None was not said.
     """
 
@@ -59,6 +60,7 @@ class IbPort:
     hw_counters: Mapping[str, int] = field(default_factory=dict)
     driver: str | None = None
     gdr: bool | None = None
+    active_mtu: int | None = None
 
     @property
     def name(self) -> str:

@@ -90,7 +90,13 @@ plans: a reboot, an update, a reservation."""
 
 
 def reasons(output: str) -> Iterator[Verdict]:
-    """Each reason with its nodes: a warning where it is one of Slurm's own or names a fault, else a note."""
+    """Each reason with its nodes: a warning where it is one of Slurm's own or names a fault, else a note.
+
+    The heading alone is an answer, too: no node is down or drained.
+    """
+    lines = [line for line in output.splitlines() if line.strip()]
+    if len(lines) == 1 and lines[0].split()[:2] == ["REASON", "USER"]:
+        yield _of_reason("pass", "no node is down or drained", quote=lines[0])
     for row in _DOWN.finditer(output):
         result: Result = "warn" if _TROUBLE.search(row["reason"]) else "note"
         words = f"{row['nodes']}: {row['reason']} (by {row['user']})"

@@ -19,6 +19,8 @@ PROBE = "fabric-manager-log"
 fabric_manager_log = pasted(PROBE, "/var/log/fabricmanager.log, or what journalctl has of its unit.")
 _verdict = partial(make_verdict, PROBE, "fabric manager")
 _SERVICE = "service:nvidia-fabricmanager"
+OTHER_VERSION = f"{_SERVICE}/version"
+"""What a fabric manager of another version than the driver's is about."""
 
 _LINE = regex(
     r"(?:\] \[(?P<level>[A-Z]{4,8})\] \[tid \d{1,10}\] "
@@ -42,6 +44,11 @@ _UNIT = regex(
     r"(?:nvidia-fabricmanager|NVIDIA [Ff]abric [Mm]anager)[^\n]{0,80})"
 )
 """What systemd's journal says of its unit (systemd, src/core/unit.c and service.c)."""
+_OTHER_VERSION = regex(
+    r"interface version (?P<own>\d{3,4}\.[\d.]{1,12}?)\.? (?:don't|doesn't|does not|do not) match"
+    r" with driver version (?P<driver>\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)"
+)
+"""Why it does not start; that it did not start follows."""
 _UP = regex(r"[Ss]uccessfully configured all the available")
 _MOST = 20
 """Different errors that are named; ours."""
@@ -67,10 +74,9 @@ def verdicts(output: str) -> Iterator[Verdict]:
     for (result, subject, summary), lines in list(counts.items())[:_MOST]:
         times = f", {count_with_noun(len(lines), 'time')}" if len(lines) > 1 else ""
         yield _verdict(result, f"{summary}{times}", subject, lines[0])
-    if failure:
+    if failure and not any(subject == OTHER_VERSION for _, subject, _ in counts):
         yield _verdict("fail", f"its service does not run: {failure}", _SERVICE, failure)
-        return
-    if success and not any(result in ("fail", "warn") for result, _, _ in counts):
+    elif success and not any(result in ("fail", "warn") for result, _, _ in counts):
         yield _verdict("pass", success, quote=success)
     elif not counts:
         yield _verdict("note", "no error in these lines of its log")
@@ -80,6 +86,9 @@ def _classify_line(level: str, words: str) -> tuple[Result, str, str] | None:
     """The result, the subject and the words of a line that is an error; None for any other."""
     if _NO_SWITCH in words:
         return "note", _SERVICE, "it found no NVSwitch: not needed on boards without any"
+    if match := _OTHER_VERSION.search(words):
+        summary = f"version {match['own']} does not match the driver's {match['driver']}: it does not run"
+        return "fail", OTHER_VERSION, summary
     if match := _SWITCH.search(words):
         address, number = _ADDRESS.search(words), _PORT.search(words)
         where = address[0].lower()[-12:] if address else ""

@@ -35,6 +35,18 @@ _NEVER = ("portxmitwait",)
 """Counters that say nothing of errors: congestion grows on busy healthy fabrics."""
 
 
+_MAXIMUM = {
+    "symbolerrorcounter": 0xFFFF,
+    "portrcverrors": 0xFFFF,
+    "portrcvremotephysicalerrors": 0xFFFF,
+    "linkerrorrecoverycounter": 0xFF,
+    "linkdownedcounter": 0xFF,
+    "locallinkintegrityerrors": 0xF,
+    "excessivebufferoverrunerrors": 0xF,
+}
+"""Where counters of errors stop (InfiniBand architecture, PortCounters): how many more there were is lost."""
+
+
 def fabric(output: str) -> Iterator[Verdict]:
     """Each port that the tool names, as its counters are beyond the tool's thresholds."""
     nodes = [*_NODE.finditer(output)]
@@ -52,7 +64,7 @@ def fabric(output: str) -> Iterator[Verdict]:
 
 
 def port(output: str) -> Iterator[Verdict]:
-    """The totals of each port: a note, since an unknown time."""
+    """The totals of each port: a note, since an unknown time; a counter at its maximum is a warning."""
     heads = [*_HEAD.finditer(output)]
     ends = [*(head.start() for head in heads[1:]), len(output)]
     for head, end in zip(heads, ends, strict=False):
@@ -64,7 +76,10 @@ def port(output: str) -> Iterator[Verdict]:
         else:
             continue
         where = head["port"].strip()
-        yield _of_port("note", f"{where}: {summary}", f"counters:{where}", head[0])
+        full = [f"{name} {value}" for name, value in counts.items() if value == _MAXIMUM.get(name.lower())]
+        if full:
+            summary += f"; {comma_list(full)} is as high as it counts"
+        yield _of_port("warn" if full else "note", f"{where}: {summary}", f"counters:{where}", head[0])
 
 
 def _exceeded_counters(counts: dict[str, int]) -> list[str]:

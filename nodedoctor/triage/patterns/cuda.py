@@ -152,13 +152,24 @@ driver-too-old  personal  quoted
     driver (?:on your system is )?too old|driver version is insufficient|cudaErrorInsufficientDriver
     |compiled with an unsupported toolchain|CUDA driver is a stub library
     |nvidia-container-cli: requirement error: unsatisfied condition: (?:cuda|driver) ?>
+# moby/moby, daemon/devices.go: no runtime of the container is registered for GPUs
+container-toolkit  personal  quoted
+  no container can be given a GPU: NVIDIA's container toolkit is not installed, or docker is not set up for it
+    could not select device driver
+# cudaErrorDevicesUnavailable (driver_types.h): of compute modes, and MIG without an instance
+gpu-refused  personal  quoted
+  a GPU refuses the program: another one holds it, its compute mode allows no more, or MIG has no instance
+    devices?(?:\(s\))? (?:is/)?are busy or unavailable
+# torch, c10/cuda/CUDAFunctions.cpp
+cuda-unknown  personal  quoted
+  CUDA does not start and gives no reason: often nvidia_uvm is not loaded, or /dev/nvidia-uvm is missing
+    CUDA unknown error
 # unsloth, Colossal-AI, vLLM
 driver-missing  personal  quoted
   the driver is not loaded, does not match its libraries, or shows no GPU
     no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver
     |NVIDIA-SMI has failed|driver not loaded|might not have a CUDA (?:gpu|GPU)
-    |could not select device driver|initialize NVML|devices?(?:\(s\))? (?:is/)?are busy or unavailable
-    |CUDA unknown error|Driver/library version mismatch|nvidia-container-cli:
+    |initialize NVML|Driver/library version mismatch|nvidia-container-cli:
     [ ](?!requirement error: unsatisfied condition: (?:cuda|driver) ?>).*error
     |NVML Shared Library Not Found|no GPUs found|libcuda\.so\S*: cannot open shared object
     |CUDA_ERROR_NO_DEVICE|RmInitAdapter failed|cannot find any torch accelerator

@@ -101,6 +101,28 @@ def test_two_kinds_half_and_half_are_a_machine_of_two_kinds():
     assert found("gpu.identity", half, SXM) == []
 
 
+SHORT = "NVIDIA A100-SXM..."
+
+
+@pytest.mark.parametrize("name", [SHORT, None])
+@pytest.mark.parametrize("off", [0, 1, 2, 3, 4, 7, 8])
+def test_ecc_that_is_off_on_few_of_like_gpus_is_a_warning_without_the_model(name: str | None, off: int):
+    like = tuple(Gpu(n, name=name, ecc_mode=n >= off, ecc_mode_pending=n >= off) for n in range(8))
+    judged = found("memory.ecc", Gpus("nvidia-smi", gpus=like))
+    few = off if off < 4 else 0
+    assert [place for status, place in judged if status == "warn"] == [f"gpu:{n}" for n in range(few)]
+    passed = [one.summary for one in judge("gpu.identity", Gpus("nvidia-smi", gpus=like))]
+    assert any("alike in ECC" in summary for summary in passed) is (off == 0)
+
+
+def test_ecc_is_not_compared_between_two_cards_or_two_kinds():
+    two = (Gpu(0, name=SHORT, ecc_mode=True), Gpu(1, name=SHORT, ecc_mode=False))
+    assert "warn" not in dict(found("memory.ecc", Gpus("nvidia-smi", gpus=two)))
+    others = (*(Gpu(n, name=SHORT, ecc_mode=True) for n in range(3)), Gpu(3, name="NVIDIA T1000 8GB..."))
+    kinds = Gpus("nvidia-smi", gpus=(*others[:3], replace(others[3], ecc_mode=False)))
+    assert "warn" not in dict(found("memory.ecc", kinds))
+
+
 def test_levels_under_like_load():
     assert found("gpu.levels", gpus()) == []
     assert found("gpu.levels", gpus(power_draw_w=210.0)) == [("warn", "gpu:3")]

@@ -576,6 +576,8 @@ def test_memory_that_the_kernel_did_not_get_for_itself_is_a_note(stop: str):
             "warn",
             [],
         ),
+        (["[8.0] traps: python3[77] trap int3 ip:7f sp:7f error:0 in libtorch_cpu.so[7f+1]"], "pass", []),
+        (["[8.0] traps: python3[77] trap divide error ip:7f sp:7f in libtorch_cpu.so[7f+1]"], "warn", []),
         (["[8.0] chrome[77]: segfault at 0 ip 00007f sp 00007f error 4 in chrome[55+1]"], "note", ["chrome"]),
     ],
 )

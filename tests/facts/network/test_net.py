@@ -91,6 +91,16 @@ def test_what_nccl_would_take_matters_only_between_nodes():
     assert brief(judge("net.interface", net(interfaces=()))) == [("unknown", "")]
 
 
+@pytest.mark.parametrize("names", ["rdma{0}", "ib{0}", "rail-{0}", "eth{0}"])
+@pytest.mark.parametrize("count", [2, 3, 4, 8])
+@pytest.mark.parametrize("other", [1500, 9000])
+def test_a_rail_with_another_mtu_than_three_or_more_is_a_warning(names: str, count: int, other: int):
+    rails = tuple(Interface(names.format(n), True, n, 9000 if n else other) for n in range(count))
+    sick = other != 9000 and count > 3 and names != "eth{0}"
+    judged = brief(judge("net.mtu", net(interfaces=rails, default_routes=())))
+    assert judged == [("warn", f"net:{names.format(0)}") if sick else ("skip", "")]
+
+
 def test_parts_of_a_bundle_must_agree_in_mtu():
     parts = tuple(
         Interface(f"p{n}", True, n, mtu, physical=True, master="bond0") for n, mtu in enumerate((9000, 1500))

@@ -344,6 +344,16 @@ def test_the_totals_of_perfquery_are_notes(count: int, words: str):
 
 
 @pytest.mark.parametrize(
+    ("name", "most"), [("SymbolErrorCounter", 65535), ("PortRcvErrors", 65535), ("LinkDownedCounter", 255)]
+)
+@pytest.mark.parametrize("below", [0, 1, 200])
+def test_a_counter_of_errors_at_its_maximum_is_a_warning(name: str, most: int, below: int):
+    text = f"# Port counters: Lid 7 port 1 (CapMask: 0x5A00)\n{name}:.......{most - below}\n"
+    ((result, _, told),) = said("perfquery", f"{text}PortXmitWait:......65535\n")
+    assert result == ("note" if below else "warn") and (f"{name} {most} is as high" in told) is (below == 0)
+
+
+@pytest.mark.parametrize(
     ("reason", "result"),
     [
         ("Not responding", "warn"),
@@ -361,6 +371,12 @@ def test_the_reasons_of_sinfo_are_told_with_their_nodes(reason: str, result: str
     (piece,) = split(f"$ sinfo -R\n{text}").pieces
     assert piece.shape.probe == "sinfo-reasons"
     assert said("sinfo-reasons", text) == [(result, f"nodes:{nodes}", f"{nodes}: {reason} (by root)")]
+
+
+@pytest.mark.parametrize("above", ["$ sinfo -R\n", ""])
+def test_the_heading_of_sinfo_alone_says_that_no_node_is_down(above: str):
+    (piece,) = split(f"{above}REASON               USER      TIMESTAMP           NODELIST\n").pieces
+    assert said("sinfo-reasons", piece.text) == [("pass", "", "no node is down or drained")]
 
 
 def test_inspector_tells_the_bandwidth_and_the_rank_that_is_behind():

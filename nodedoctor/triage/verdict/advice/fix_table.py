@@ -179,6 +179,18 @@ BY_NAME = read_fixes("""
 nccl-no-algorithm  config
   Unset NCCL_ALGO and NCCL_PROTO, or allow more in them: not every algorithm can do every collective. They may
   also stand in /etc/nccl.conf and ~/.nccl.conf.
+container-toolkit  config
+  Install NVIDIA's container toolkit on that node, register it with docker, and restart docker.
+    docker info | grep -i runtime
+    nvidia-ctk runtime configure --runtime=docker
+gpu-refused  config
+  See what holds the GPU, its compute mode, and whether MIG is on without an instance.
+    nvidia-smi --query-gpu=index,compute_mode,mig.mode.current --format=csv
+    nvidia-smi --query-compute-apps=gpu_uuid,pid,name --format=csv
+cuda-unknown
+  Check that nvidia_uvm is loaded and that the process sees /dev/nvidia-uvm.
+    lsmod | grep nvidia_uvm
+    ls -l /dev/nvidia-uvm
 dev-shm loader-bus-error cannot-map
   Give the container shared memory: docker run with --shm-size=16g or --ipc=host, in Kubernetes an emptyDir of
   medium Memory on /dev/shm.
