@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from say import caught, culprits, judged, raised, steps
 
-XID = "Jan 12 04:10:11 gpu-07 kernel: NVRM: Xid (PCI:0000:ab:00): {code}, pid={pid}, name=python3, {words}\n"
+XID = "Nov 21 10:10:11 gpu-07 kernel: NVRM: Xid (PCI:0000:ab:00): {code}, pid={pid}, name=python3, {words}\n"
 SWITCH = (
-    "Jan 12 04:10:11 gpu-07 kernel: nvidia-nvswitch3: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 12 LTSSM"
+    "Nov 21 10:10:11 gpu-07 kernel: nvidia-nvswitch3: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 12 LTSSM"
     " Fault Up\n"
 )
 NO_ANSWER = "Timeout after 45s of waiting for RPC response from GPU{gpu} GSP! Expected function 76"
-HUNG = "Jan 12 04:10:11 gpu-07 kernel: INFO: task python3:{pid} blocked for more than 120 seconds.\n"
+HUNG = "Nov 21 10:10:11 gpu-07 kernel: INFO: task python3:{pid} blocked for more than 120 seconds.\n"
 
 
 def waits(silent: int, prefix: str = "") -> str:
@@ -42,7 +42,7 @@ NAMES = (
     "[7102] rank 2 started (pid 7102)\n",
     "rank=2 local_rank=2 pid=7102\n",
     "worker ready: pid 7102 is rank 2\n",
-    "Jan 12 04:00:01 gpu-07 train[7102]: [rank2] model is built\n",
+    "Nov 21 10:00:01 gpu-07 train[7102]: [rank2] model is built\n",
     "(launcher) pid map: 7100=rank0 7101=rank1 7102=rank2 7103=rank3\n",
     "pids: rank0=7100 rank1=7101 rank2=7102 rank3=7103\n",
 )
@@ -66,9 +66,9 @@ def test_the_process_of_a_report_is_a_rank(name: str, report: str, tmp_path: Pat
         "rank 2: parent pid 7102\n",
         "local rank 2 (pid 7102), rank 6 of 8 on another node\n",
         "rank2=7102 rank3=7103 tokens\n",
-        "".join(f"Jan 12 04:00:01 gpu-07 python[7102]: [rank{rank}] built\n" for rank in range(4)),
-        "Jan 12 04:00:01 gpu-07 torchrun[7102]: [rank2] built\n",
-        "Jan 12 04:00:01 gpu-07 /usr/bin/srun[7102]: [rank2] built\n",
+        "".join(f"Nov 21 10:00:01 gpu-07 python[7102]: [rank{rank}] built\n" for rank in range(4)),
+        "Nov 21 10:00:01 gpu-07 torchrun[7102]: [rank2] built\n",
+        "Nov 21 10:00:01 gpu-07 /usr/bin/srun[7102]: [rank2] built\n",
     ],
 )
 def test_a_process_of_others_is_no_rank(name: str, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_silent_rank_is_on_the_gpu_of_its_number(
     silent: int, gpu: int, pid: int, ranks: list[int | None], tmp_path: Path
 ) -> None:
     xid = XID.format(code=119, pid=pid, words=NO_ANSWER.format(gpu=gpu))
-    tag = "Jan 12 04:20:30 gpu-07 train[{pid}]: "
+    tag = "Nov 21 10:20:30 gpu-07 train[{pid}]: "
     examined = judged(tmp_path, steps(1, 20) + xid + waits(silent, tag))
     assert (examined.verdict.cause, culprits(examined)) == ("gpu_hardware_xid", ranks)
 

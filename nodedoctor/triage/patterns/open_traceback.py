@@ -51,6 +51,8 @@ class OpenTraceback:
     """The line in front of it, which may announce it, or name another error."""
     caught: bool = False
     """Its outermost call is a function of the program."""
+    cut_path: str = ""
+    """The beginning of a path that was too long for a row of a box."""
 
     @property
     def is_of_handler(self) -> bool:
@@ -77,9 +79,11 @@ class OpenTraceback:
     def _append_box_row(self, text: str) -> bool:
         """Take in a row of a box: a call, or its source."""
         if frame := _BOX_FRAME.match(text):
-            self._add(StackFrame(frame[1], int(frame[2]), frame[3]))
+            self._add(StackFrame(self.cut_path + frame[1], int(frame[2]), frame[3]))
         elif self.frames and (source := _BOX_SOURCE.match(text)):
             self._set_source(source[1].strip(" │"))
+        path = text.strip(" │")
+        self.cut_path = path if "/" in path and " " not in path else ""
         return _BOX_ROW.match(text) is not None
 
     def _add(self, frame: StackFrame) -> None:

@@ -26,7 +26,8 @@ main()
 
 def boxed(tmp_path: Path, width: int, error: str = "", *, show_locals: bool = False) -> str:
     """What rich prints of a program that fails."""
-    file = tmp_path / "prog.py"
+    file = tmp_path / ("long" * 9) / "prog.py"  # rich breaks what is too long for a row
+    file.parent.mkdir()
     file.write_text(PROGRAM.replace("open(path)", error or "open(path)"))
     try:
         exec(compile(file.read_text(), str(file), "exec"), {"__name__": "__main__"})
