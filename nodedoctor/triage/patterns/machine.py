@@ -98,11 +98,13 @@ MEMORY = r"""
 # the kernel (mm/oom_kill.c)
 HostOom  said_by=the kernel  limited
     emory cgroup out of memory: Kill(?:ed)? process (?P<pid>\d+)(?: \((?P<command>[^()]{1,64})\))?
-    |oom-kill:constraint=CONSTRAINT_MEMCG(?:.{0,999}\btask=(?P<command2>[^,]{1,64}),|.{0,999}\b)pid=(?P<pid2>\d+)
+    |oom-kill:constraint=CONSTRAINT_MEMCG(?:.{0,999}\btask=(?P<command2>[^,]{1,64}),
+    |.{0,999}\b)pid=(?P<pid2>\d+)
 HostOom  said_by=the kernel
     (?:[Oo]ut of memory: )?(?<!cgroup out of memory: )Killed process (?P<pid>\d+)
     (?: \((?P<command>[^()]{1,64})\))?
-    |oom-kill:(?!constraint=CONSTRAINT_MEMCG)(?:.{0,999}\btask=(?P<command2>[^,]{1,64}),|.{0,999}\b)pid=(?P<pid2>\d+)
+    |oom-kill:(?!constraint=CONSTRAINT_MEMCG)(?:.{0,999}\btask=(?P<command2>[^,]{1,64}),
+    |.{0,999}\b)pid=(?P<pid2>\d+)
 HostOom  said_by=the kernel
     invoked oom-killer
 # our own black box, of a group's memory.events or memory.oom_control (blackbox/memory_groups.py)
