@@ -34,6 +34,7 @@ from nodedoctor.triage.patterns.elastic import ElasticBlock
 from nodedoctor.triage.patterns.handling import tells_replacement
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
 from nodedoctor.triage.patterns.open_errors import OpenErrors, is_task_end
+from nodedoctor.triage.patterns.other_way import AlternativeDetector
 from nodedoctor.triage.patterns.prose import ProseDetector, is_model_text
 from nodedoctor.triage.patterns.restarts import RestartDetector, RetryHeadings
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process
@@ -180,6 +181,7 @@ class EventReader:
         self._asides = (
             RetryHeadings(),
             ActivityDetector(),
+            AlternativeDetector(),
             corruption.NanLossDetector(),
             corruption.CurveDetector(),
         )

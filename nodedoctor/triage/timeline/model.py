@@ -18,6 +18,7 @@ from nodedoctor.triage.patterns.frameworks import CollectiveShape
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.machine import DriveError, MemoryUser, NodeLost
 from nodedoctor.triage.patterns.nccl import BusBandwidth, Communicator, NcclError, VirtualInterface
+from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import (
     AgentRanks,
     PidRoster,
@@ -44,7 +45,8 @@ W = TypeVar("W")
 QUIET = (
     *LIVENESS, Restarted, CancelledByUser, WorldSize, PidRoster, SettingMentioned, Communicator,
     BusBandwidth, DriveError, VirtualInterface, PeersTerminated, MemoryUser, DesyncJoined, UnclassifiedError,
-    TrainingActivity, AgentRanks, CollectiveShape, RasCount, RasCommunicator, RasSection, HangFolder,
+    TrainingActivity, OtherWayWorked, AgentRanks, CollectiveShape, RasCount, RasCommunicator, RasSection,
+    HangFolder,
     Mark.DUMP_REQUESTED, Mark.LIVE_PROCESS, Mark.PROGRAM_ENDED, Mark.RAS_RANK, Mark.RAS_TABLE,
     Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.SHUT_DOWN, Mark.REQUEST_REFUSED,
     Mark.STORE_LOST, Mark.SESSION_CUT, Mark.ENDED_FIRST, Mark.SEVERAL_NODES,

@@ -198,12 +198,12 @@ def _all_took_down(timeline: Timeline) -> bool:
     """True where every rank took down NCCL's largest communicator, as none does that aborts."""
     communicators = timeline.of_kind(Communicator)
     size = max((event.what.ranks for event in communicators), default=0)
-    left = {
+    ranks = {
         event.what.rank
         for event in communicators
         if event.what.ranks == size and event.what.step.startswith("Destroy")
     }
-    return size > 0 and left >= set(range(size))
+    return size > 0 and ranks >= set(range(size))
 
 
 def _ended_before(timeline: Timeline, store_events: Sequence[Event[Mark]]) -> bool:
