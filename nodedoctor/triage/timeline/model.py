@@ -21,6 +21,7 @@ from nodedoctor.triage.patterns.nccl import BusBandwidth, Communicator, NcclErro
 from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import (
     AgentRanks,
+    GroupJoined,
     PidRoster,
     SettingMentioned,
     TrainingStep,
@@ -45,8 +46,8 @@ W = TypeVar("W")
 QUIET = (
     *LIVENESS, Restarted, CancelledByUser, WorldSize, PidRoster, SettingMentioned, Communicator,
     BusBandwidth, DriveError, VirtualInterface, PeersTerminated, MemoryUser, DesyncJoined, UnclassifiedError,
-    TrainingActivity, OtherWayWorked, AgentRanks, CollectiveShape, RasCount, RasCommunicator, RasSection,
-    HangFolder,
+    TrainingActivity, OtherWayWorked, AgentRanks, GroupJoined, CollectiveShape, RasCount, RasCommunicator,
+    RasSection, HangFolder,
     Mark.DUMP_REQUESTED, Mark.LIVE_PROCESS, Mark.PROGRAM_ENDED, Mark.RAS_RANK, Mark.RAS_TABLE,
     Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.SHUT_DOWN, Mark.REQUEST_REFUSED,
     Mark.STORE_LOST, Mark.SESSION_CUT, Mark.ENDED_FIRST, Mark.SEVERAL_NODES,
