@@ -231,7 +231,7 @@ class EventReader:
             yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
 
     def _read_printer(self, line: Line) -> Iterator[Event[Any]]:
-        """Which rank a process of syslog's tags or of Ray's is, once for each."""
+        """Which rank a process of syslog's tags or of Ray's is, once for each: at no time, but always."""
         who = line.who
         of_ray = who.world != DEFAULT_WORLD and who.rank is not None and not line.repeated
         pid = line.printer if who.pid is None else who.pid if of_ray else None
@@ -239,7 +239,7 @@ class EventReader:
             return
         if (pid, who) not in self._printers and len(self._printers) < MOST_PRINTERS:
             self._printers.add((pid, who))
-            yield Event.at(line, Mark.RANK_OF_PID, who=replace(who, pid=pid))
+            yield replace(Event.at(line, Mark.RANK_OF_PID, who=replace(who, pid=pid)), time=None)
 
     def _own_events(self, line: Line, shape: LineShape) -> list[Event[Any]]:
         """The events of a line by itself."""

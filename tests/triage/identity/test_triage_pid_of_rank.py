@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import culprits, judged, steps
+from say import caught, culprits, judged, raised, steps
 
 AT = "2026-11-20 08:12:08.875 | INFO     | worker:init:121 - "
 GLOO = "[Gloo] Rank {r} is connected to {m} peer ranks. Expected number of connected peer ranks is : {m}"
@@ -63,6 +63,18 @@ def test_the_largest_group_of_a_class_has_the_ranks_of_the_job(form: str, tmp_pa
     pairs = spoken(form, range(2), world=2) + spoken(form, range(2), first_pid=2052, world=2)
     log = pairs + spoken(form, range(4)) + steps(1, 9)
     assert culprits(judged(tmp_path, log + FAILED.format(pid=2053))) == [3]
+
+
+def test_who_raised_before_the_others_gave_up_is_named_by_that(tmp_path: Path) -> None:
+    waits = [(rank, caught(rank)) for rank in (0, 1, 2)]
+    said = [(3, raised(3, "AssertionError: empty response")), *waits]
+    log = "".join(
+        f"(Policy pid={900 + rank}, ip=10.4.0.2) {line}\n"
+        for rank, text in said
+        for line in text.splitlines()
+    )
+    examined = judged(tmp_path, steps(1, 9) + log)
+    assert examined.verdict.cause == "user_code_exception" and culprits(examined) == [3]
 
 
 XID = "[5811.1182] NVRM: Xid (PCI:0000:46:00): 119, pid={pid}, name=python, Timeout after 6s of waiting\n"
