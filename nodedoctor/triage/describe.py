@@ -29,9 +29,23 @@ def distinct_ranks(people: Iterable[Identity]) -> list[Identity]:
 def blameable_identities(*people: Identity) -> tuple[Identity, ...]:
     """Identities by rank, else by process, else by GPU."""
     ranked = tuple(distinct_ranks(people))
-    processes = {(who.host, who.pid): who for who in people if who.pid is not None}
+    processes = _distinct_processes(people)
     gpus = {(who.host, who.gpu): who for who in people if who.gpu is not None}
-    return ranked or tuple(processes.values()) or tuple(gpus.values())
+    return ranked or tuple(processes) or tuple(gpus.values())
+
+
+def _distinct_processes(people: Iterable[Identity]) -> list[Identity]:
+    """One identity per process: where only one host is named, those without one are there, too."""
+    processes: dict[int, dict[str | None, Identity]] = {}
+    for who in people:
+        if who.pid is not None:
+            by_host = processes.setdefault(who.pid, {})
+            by_host[who.host] = by_host[who.host].fill_from(who) if who.host in by_host else who
+    for by_host in processes.values():
+        if len(by_host) == 2 and None in by_host:
+            (host,) = by_host.keys() - {None}
+            by_host[host] = by_host.pop(None).fill_from(by_host[host])
+    return [who for by_host in processes.values() for who in by_host.values()]
 
 
 def nodes_of(people: Iterable[Identity]) -> tuple[Identity, ...]:

@@ -109,3 +109,45 @@ def test_a_view_names_jobs_missing_ranks_and_what_was_not_read() -> None:
 def test_a_log_that_stops_in_the_set_up_is_no_empty_one(tmp_path: Path) -> None:
     document = as_document(judged(tmp_path, "NCCL version 2.21.5+cuda12.4\n"))
     assert document["outcome"] == "undetermined" and "set up" in document["headline"]
+
+
+def _announced(agents: range, error: str) -> str:
+    """What each agent of a job says where a rank of its own failed."""
+    return "".join(
+        f"[pod/ft-worker-{agent}/trainer] {line}\n"
+        for agent in agents
+        for line in (
+            f"[rank{agent}]: {error}",
+            "I1102 00:06:59.200000 1 torch/distributed/elastic/agent/server/api.py:914] [default] Worker"
+            " group FAILED. 3/3 attempts left; will restart worker group",
+        )
+    )
+
+
+def _worked(first: int) -> str:
+    return "".join(f"[pod/ft-worker-0/trainer] {line}\n" for line in steps(first, 9).splitlines())
+
+
+@pytest.mark.parametrize("agents", [range(1), range(2), range(4)])
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_one_restart_that_several_agents_announce_is_one(
+    agents: range, restarts: int, tmp_path: Path
+) -> None:
+    failed = _announced(agents, "torch.distributed.DistBackendError: NCCL error, remote process exited")
+    log = "".join(_worked(1 + 9 * number) + failed for number in range(restarts))
+    verdict = judged(tmp_path, log + _worked(28) + "Training completed.\n").verdict
+    assert verdict.outcome == "recovered"
+    assert f"after {restarts} run{'s' if restarts > 1 else ''} that failed" in verdict.headline
+
+
+def test_an_agent_that_announces_again_and_again_restarts_as_often(tmp_path: Path) -> None:
+    failed = _announced(range(2), "torch.distributed.DistBackendError: NCCL error, remote process exited")
+    verdict = judged(tmp_path, _worked(1) + failed * 3 + _worked(28) + "Training completed.\n").verdict
+    assert "after 3 runs that failed" in verdict.headline
+
+
+@pytest.mark.parametrize("error", ["ERROR: sample 7 could not be read\n", raised(1, "KeyError: 7")])
+def test_a_run_that_went_on_behind_its_errors_did_not_fail(error: str, tmp_path: Path) -> None:
+    well = BANNER + steps(0, 9) + error + steps(9, 50) + "Training completed.\n"
+    assert judged(tmp_path, well + WELL).verdict.outcome == "clean"
+    assert judged(tmp_path, DEAD + well).verdict.outcome == "recovered"

@@ -36,6 +36,23 @@ DONE = {
     "an agent's word": "I1121 10:41:08.12 771 torch/distributed/elastic/agent/server/api.py:879] [default]"
     " worker group successfully finished. Waiting 300 seconds for other agents to finish.\n",
 }
+LAST = STEPS + "0: final eval: {'eval_loss': 1.7} ; "
+DONE |= {
+    "Slurm's record": STEPS + "JobState=COMPLETED Reason=None ExitCode=0:0\n",
+    "a whole record": f"{STEPS}JobId=881 JobName=sft\n   JobState=COMPLETED Reason=None Dependency=(null)\n"
+    "   Requeue=0 Restarts=0 ExitCode=0:0\n",
+    "seff": STEPS + "State: COMPLETED (exit code 0)\n",
+    "all done": LAST + "all done\n",
+    "the last model": STEPS + "saved final.pth, total time 6:12:20\n",
+}
+LEFT = (
+    "n1:5{r}:19{r} [{r}] NCCL INFO comm 0x5a rank {r} nranks 4 cudaDev {r} busId {r}1000 - {how} COMPLETE\n"
+)
+AT_EXIT = (
+    "[rank{r}]:[W1121 10:41:05.801120034 ProcessGroupNCCL.cpp:1538] Warning: WARNING: destroy_process_group()"
+    " was not called before program exit, which can leak resources. For more info, please see"
+    " https://pytorch.org/docs/stable/distributed.html#shutdown (function operator())\n"
+)
 BAR = " 50%|#####     | 4/8 [00:08<00:08, 2.0s/it]\n100%|##########| 8/8 [00:16<00:00, 2.0s/it]\n"
 BOOM = raised(2, "ValueError: the shard 41 has no label")
 
@@ -70,3 +87,38 @@ def test_it_hides_no_failure(name: str, tmp_path: Path) -> None:
 
 def test_a_frame_of_a_stack_is_no_complaint(tmp_path: Path) -> None:
     assert judged(tmp_path, FRAMES.partition("\n")[2]).verdict.outcome == "nothing"
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_ranks_that_left_in_order_take_the_store_with_them(name: str, tmp_path: Path) -> None:
+    left = "".join(LEFT.format(r=rank, how="Destroy") for rank in range(4))
+    for end in (left, AT_EXIT.format(r=0)):
+        assert judged(tmp_path, STEPS + end + LOST[name]).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "".join(LEFT.format(r=rank, how="Destroy") for rank in range(3)),
+        "".join(LEFT.format(r=rank, how="Abort") for rank in range(4)),
+        LEFT.format(r=0, how="Destroy") + LEFT.format(r=1, how="Abort"),
+    ],
+)
+def test_where_a_rank_has_not_left_the_end_stays_open(end: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, STEPS + end + LOST["a value"]).verdict.outcome == "undetermined"
+
+
+def test_who_left_first_hides_no_failure_and_no_unfinished_work(tmp_path: Path) -> None:
+    left = "".join(LEFT.format(r=rank, how="Destroy") for rank in range(4)) + AT_EXIT.format(r=0)
+    half = BAR.partition("\n")[0].replace("4/8", "3/8") + "\n" + BAR.partition("\n")[0] + "\n"
+    assert judged(tmp_path, half + left + LOST["a value"]).verdict.outcome == "undetermined"
+    examined = judged(tmp_path, STEPS + BOOM + left + LOST["a value"])
+    assert examined.verdict.cause == "user_code_exception" and culprits(examined) == [2]
+    behind = judged(tmp_path, STEPS + LOST["a value"] + AT_EXIT.format(r=3))
+    assert behind.verdict.outcome == "undetermined"
+
+
+@pytest.mark.parametrize("code", ["1:0", "0:9"])
+def test_a_record_with_a_code_is_no_end(code: str, tmp_path: Path) -> None:
+    record = f"JobState=COMPLETED Reason=None ExitCode={code}\n"
+    assert judged(tmp_path, STEPS + LOST["a value"] + record).verdict.outcome == "undetermined"

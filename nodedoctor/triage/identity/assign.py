@@ -24,6 +24,7 @@ from nodedoctor.triage.identity.processes import (
     join_full_gpus,
     join_ray_tasks,
     rank_communicators,
+    rank_group_members,
 )
 from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
 from nodedoctor.triage.model import LOCAL_RANK_LABEL, NOBODY, TASK_LABEL, Event, Identity
@@ -83,7 +84,7 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
 
 def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
     """The events of one run, with ranks by process id, GPU or list."""
-    events = rank_communicators(events)
+    events = rank_group_members(rank_communicators(events))
     events = join_exit_codes(join_full_gpus(join_ray_tasks(events)))
     agents = AgentTable(events)
     people: list[Identity | RankLocation] = [*agents.people, *(event.who for event in events)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.nccl import Communicator
-from nodedoctor.triage.patterns.progress import AgentRanks, PidRoster
+from nodedoctor.triage.patterns.progress import AgentRanks, GroupJoined, PidRoster
 from nodedoctor.triage.patterns.ray import TaskFailed
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
@@ -119,6 +120,43 @@ def rank_communicators(events: Sequence[Event[Any]]) -> list[Event[Any]]:
         replace(event, who=replace(event.who, rank=event.what.rank)) if is_global(event) else event
         for event in events
     ]
+
+
+def rank_group_members(events: Sequence[Event[Any]]) -> list[Event[Any]]:
+    """The events, those of processes that joined the largest group of their class with their ranks.
+
+    Actors of one class, and engines in particular, may be several groups, each with ranks from 0: then two
+    say the same rank, or there are more of them than one group has.
+    """
+    claims = [event for event in events if isinstance(event.what, GroupJoined) and event.who.pid is not None]
+    largest: dict[str, int] = {}
+    for event in claims:
+        largest[event.who.world] = max(event.what.size, largest.get(event.who.world, 0))
+    processes = _count_processes(events) if claims else {}
+    alone = {world for world, size in largest.items() if 1 < size >= processes[world]}
+    pids: dict[tuple[str, int], set[int | None]] = {}
+    members = [event for event in claims if event.what.size == largest[event.who.world]]
+    for event in members:
+        pids.setdefault((event.who.world, event.what.rank), set()).add(event.who.pid)
+    alone -= {world for (world, _), claimants in pids.items() if len(claimants) > 1}
+    sure = {id(event) for event in members if event.who.world in alone and not event.repeated}
+    return [
+        replace(event, who=replace(event.who, rank=event.what.rank)) if id(event) in sure else event
+        for event in events
+    ]
+
+
+def _count_processes(events: Iterable[Event[Any]]) -> dict[str, int]:
+    """How many processes of each class are heard: those of two hosts may share an id."""
+    hosts: dict[tuple[str, int], set[str]] = {}
+    for event in events:
+        if event.who.pid is not None:
+            known_hosts = hosts.setdefault((event.who.world, event.who.pid), set())
+            known_hosts.update([event.who.host] if event.who.host else ())
+    counts: Counter[str] = Counter()
+    for (world, _), names in hosts.items():
+        counts[world] += max(1, len(names))
+    return counts
 
 
 class BusTable:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from nodedoctor.triage.lines.required_literals import required_literals
 from nodedoctor.triage.marks import Mark, kind_of
-from nodedoctor.triage.model import SERIOUS, Event, Identity, Line, Place
+from nodedoctor.triage.model import DEFAULT_WORLD, SERIOUS, Event, Identity, Line, Place
 from nodedoctor.triage.patterns import (
     corruption,
     cuda,
@@ -34,6 +34,7 @@ from nodedoctor.triage.patterns.elastic import ElasticBlock
 from nodedoctor.triage.patterns.handling import tells_replacement
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
 from nodedoctor.triage.patterns.open_errors import OpenErrors, is_task_end
+from nodedoctor.triage.patterns.other_way import AlternativeDetector
 from nodedoctor.triage.patterns.prose import ProseDetector, is_model_text
 from nodedoctor.triage.patterns.restarts import RestartDetector, RetryHeadings
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process, is_secondary
@@ -85,6 +86,7 @@ SIDE_FACTS = (
     Mark.ENDED_FIRST,
     Mark.SEVERAL_NODES,
     progress.AgentRanks,
+    progress.GroupJoined,
     progress.PidRoster,
     progress.WorldSize,
     progress.SettingMentioned,
@@ -137,7 +139,7 @@ NEEDLES: tuple[str, ...] = (
 
 _SHAPES = LineShapes(SIGNS)
 MOST_PRINTERS = 4096
-"""Processes of syslog's tags of which the ranks are kept."""
+"""Processes of syslog's tags and of Ray's of which the ranks are kept."""
 
 
 def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
@@ -180,6 +182,7 @@ class EventReader:
         self._asides = (
             RetryHeadings(),
             ActivityDetector(),
+            AlternativeDetector(),
             corruption.NanLossDetector(),
             corruption.CurveDetector(),
         )
@@ -228,13 +231,15 @@ class EventReader:
             yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
 
     def _read_printer(self, line: Line) -> Iterator[Event[Any]]:
-        """Which rank a process of syslog's tags is, once for each."""
+        """Which rank a process of syslog's tags or of Ray's is, once for each: at no time, but always."""
         who = line.who
-        if line.printer is None or who.pid is not None or (who.rank is None and not who.labels):
+        of_ray = who.world != DEFAULT_WORLD and who.rank is not None and not line.repeated
+        pid = line.printer if who.pid is None else who.pid if of_ray else None
+        if pid is None or (who.rank is None and not who.labels):
             return
-        if (line.printer, who) not in self._printers and len(self._printers) < MOST_PRINTERS:
-            self._printers.add((line.printer, who))
-            yield Event.at(line, Mark.RANK_OF_PID, who=replace(who, pid=line.printer))
+        if (pid, who) not in self._printers and len(self._printers) < MOST_PRINTERS:
+            self._printers.add((pid, who))
+            yield replace(Event.at(line, Mark.RANK_OF_PID, who=replace(who, pid=pid)), time=None)
 
     def _own_events(self, line: Line, shape: LineShape) -> list[Event[Any]]:
         """The events of a line by itself."""

@@ -57,6 +57,17 @@ _TESTED = re.compile(
     r"|\b(?:finished|completed|exited) with (?:exit )?(?:code|status) 0\b|[,:] exit (?:code|status) 0$"
 )
 """The same of what measures and judges instead of training."""
+_OF_SLURM = re.compile(r"\bJobState=COMPLETED\b(?!.*\bExitCode=(?!0:0))|^State: COMPLETED \(exit code 0\)")
+"""The same of a whole job, as Slurm keeps it (scontrol show job, seff)."""
+_FINAL = re.compile(
+    r"\b[Ss]aved (?:the )?final(?:[ _](?:model|checkpoint|weights|adapter)\b|\.[a-z]{1,11}\b)"
+    r"|(?:^|[;.,] )[Aa]ll done\W{0,3}$"
+)
+"""The same of who saves the last model, and of scripts."""
+_EVENT = re.compile(
+    r"\b(?:train|training)_(?:completed?|finished|done)\b(?![\"']?\s?[:=(\[])(?!.*\bexit code: -?[1-9])"
+)
+"""The same as the name of an event, as structured loggers have it; behind it may be a code."""
 _ALL = re.compile(
     r"\b[Aa]ll (?:tasks|jobs) (?:completed|finished)\b"
     r"|\b(?:SUCCEEDED|[Ss]ucceeded) (?:on|at|after|in) (?:the )?(?:\w+ )?(?:try|tries|attempts?|retry)\b"
@@ -92,7 +103,17 @@ _OTHER_LANGUAGES = tuple(
 Only what says that it is complete: scripts say that it ended whatever its end was."""
 
 
-PATTERNS = (_DONE, _TESTED, _ALL, SUPERVISED, *REPORTS_OF_SUCCESS, *_OTHER_LANGUAGES)
+PATTERNS = (
+    _DONE,
+    _TESTED,
+    _EVENT,
+    _OF_SLURM,
+    _FINAL,
+    _ALL,
+    SUPERVISED,
+    *REPORTS_OF_SUCCESS,
+    *_OTHER_LANGUAGES,
+)
 """What `says_done` looks for."""
 
 

@@ -106,6 +106,14 @@ class PidRoster:
     ranks: tuple[int, ...] = ()
 
 
+@record
+class GroupJoined:
+    """A process says which rank it is in a group of this size, the job's own or another one."""
+
+    size: int
+    rank: int
+
+
 ANSWERS = "requests answered"
 """The name of the counter of requests that a server answered well."""
 ANSWERED = re.compile(r'"POST /\S* HTTP/\d(?:\.\d)?" 200\b')
@@ -257,6 +265,11 @@ def _world_size(match: re.Match[str]) -> WorldSize:
     return WorldSize(world_size(next(filter(None, match.groups()))))
 
 
+def _group_joined(match: re.Match[str]) -> GroupJoined:
+    size = world_size(match["size"]) if match["size"] else bounded_integer(match["peers"]) + 1
+    return GroupJoined(size, rank_number(match["own"] or match["own2"]))
+
+
 def _pids_of_ranks(match: re.Match[str]) -> PidRoster:
     """A list of process ids with their ranks, in either order."""
     pairs = list(_PAIR.finditer(match[0]))
@@ -323,9 +336,18 @@ RANK_OF_PID
 RANK_OF_PID
     \bp(?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})[,;:]? (?:is |as |-> )?(?:global[_ ]|world[_ ])?
     rank[ :=]{1,2}(?P<rank>\d{1,6})\b
-# the same behind a prefix with the rank
+# torch's gloo, and what programs say of themselves behind a prefix with their process
+_group_joined
+    ^\[Gloo\] Rank (?P<own>\d{1,6}) is connected to (?P<peers>\d{1,6}) peer ranks\b
+    |^(?:[Gg]lobal[_ ]|[Ww]orld[_ ])?[Rr]ank[ :=]{1,2}(?P<own2>\d{1,6})\b.{0,60}?
+    \bworld[_ ]size[ :=]{1,2}(?P<size>\d{1,6})\b
+# which process a rank is, behind a prefix with the rank
 RANK_OF_PID
-    ^(?:[Ss]tarted|[Rr]eady|[Rr]unning|[Hh]ello)?[ :,(]{0,3}p(?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})\b
+    (?:^|\[rank[ :=]?(?P<rank>\d{1,6})\]:? )(?:[Ss]tarted|[Rr]eady|[Rr]unning|[Hh]ello)?[ :,(]{0,3}
+    (?:host(?:name)?[ :=]{1,2}(?P<host>[\w.-]{1,64})[ ,;]{1,2})?
+    (?:(?:host(?:name)?|node|device|local[_ ]rank|world[_ ]size|[gG][pP][uU])[ :=]{1,2}
+    [\w.:-]{1,64}[ ,;]{1,2}){0,4}
+    p(?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})\b
     [ ,;)]{0,3}(?:$|on\b|host|cuda|device|[gG][pP][uU]|local|node|ready|started|running|world)
 _pids_of_ranks
     \b[Pp](?:id|ID)s?\b.{0,60}?\b
@@ -334,6 +356,6 @@ _pids_of_ranks
 RANK_OF_PID
     \bip=(?P<host>[\w.:-]{1,64}), pid=(?P<pid>\d+)\) world_rank=(?P<rank>\d+), local_rank=(?P<local>\d+)\b
 """,
-    AgentRanks, SettingMentioned,
+    AgentRanks, SettingMentioned, _group_joined,
     _world_size, _setting_mentioned, _pids_of_ranks,
 )  # fmt: skip

@@ -41,10 +41,16 @@ _BEHIND_ERROR = re.compile(
 """How it goes on behind them."""
 _REPORTED = re.compile(r"\b(?:[Ff]ail(?:ed|s|ure)?|[Ee]rrors?|raised|died|crashed|ended|exited|got|with)\b")
 """What announces an error, in front of its words in Markdown's quotes."""
+_OF_A_PERSON = re.compile(
+    r"(?<![\w./-])(?:I|I'm|I've|we|my|our|me|us|[Ss]ome(?:one|body)|colleagues?)(?![\w./-])"
+)
+"""Who writes about errors that others print."""
 _QUOTES = {'"': '"', "'": "'", "`": "`", "\u201c": "\u201d"}
 REACH = 400
 """Characters of a line on either side of the words that are looked at: sentences are shorter."""
 
+WORDS_BEHIND = 3
+"""Words behind a quotation with which a person's sentence goes on. Ours."""
 SENTENCE = 60
 """Characters from an error's first word on that a sentence may need to show how it begins."""
 
@@ -66,6 +72,8 @@ def is_prose_about_error(text: str, start: int, end: int) -> bool:
         behind = behind.partition(closing)[2]
     else:
         closing = ""
+    if closing and len(behind.split()) >= WORDS_BEHIND and _OF_A_PERSON.search(f"{lead} {behind}"):
+        return True
     before = lead.rstrip("\"'`*\u201c ")
     if before.endswith((":", "=", ">", "|")):
         return False

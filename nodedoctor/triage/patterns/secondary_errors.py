@@ -81,6 +81,15 @@ def is_secondary(raised: ExceptionRaised) -> bool:
     return may_echo and _COLLECTIVE_WORDS.search(raised.message) is not None
 
 
+def is_about_connection(raised: ExceptionRaised) -> bool:
+    """True for an exception of a process that did not reach another one, or lost it."""
+    return _OF_CONNECTIONS.search(raised.type) is not None
+
+
+_OF_CONNECTIONS = re.compile(r"(?:Connect(?:ion)?(?:Reset|Refused|Aborted)?|URL)Error$")
+"""Names of Python, requests, httpx, aiohttp and urllib."""
+
+
 def is_forwarded(text: str) -> bool:
     """True for an exception that repeats in its own words what another process raised."""
     return bool(_REPEATED_ERROR.search(text) or _QUOTING.search(text))

@@ -88,8 +88,8 @@ _WARNS = re.compile(r"\bwarn|\braise\b")
 """Source at which a traceback ends in a warning: with `-W error` Python raises them."""
 
 
-def _announced_manner(line: Line | None) -> Assertion:
-    """The manner that a line announces for the traceback behind it.
+def _announced_manner(line: Line | None, head: Line | None = None) -> Assertion:
+    """The manner that a line announces for the traceback behind it, which `head` begins.
 
     Python goes on after `__del__` and a logged warning.
     """
@@ -98,6 +98,7 @@ def _announced_manner(line: Line | None) -> Assertion:
     if _IGNORED.match(line.text):
         return "handled"
     leads = line.text.endswith(":") or (line.level in ("W", "I", "D") and counts_tries(line.text))
+    leads = leads or (head is not None and _is_one_record(line, head))
     if not leads and _FAILED.search(line.text) is None:
         return "plain"
     how = assertion_of(line, len(line.text), len(line.text))
@@ -105,6 +106,11 @@ def _announced_manner(line: Line | None) -> Assertion:
         return how
     caught = how == "handled" or line.level in ("W", "I", "D") or is_heading(line.text)
     return "retold" if caught else "plain"
+
+
+def _is_one_record(line: Line, head: Line) -> bool:
+    """True where a logger put a line and a traceback into one record, with its time and severity."""
+    return bool(head.level) and (line.level, line.time) == (head.level, head.time)
 
 
 def _is_in_message(before: Line | None, head: Line) -> bool:
@@ -209,7 +215,7 @@ class TracebackReader:
             self._open[line.key] = OpenTraceback(
                 line,
                 later=later,
-                manner="handled" if ignored else _announced_manner(before),
+                manner="handled" if ignored else _announced_manner(before, line),
                 steps=self._steps,
                 after_error=after_error,
                 in_message=_is_in_message(before, line),

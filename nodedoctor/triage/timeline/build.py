@@ -17,10 +17,10 @@ from nodedoctor.triage.identity.world import world_size
 from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SideError
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.watchdog import CollectiveStatus, TimedOut
-from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, Timeline
+from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, Timeline, is_trouble
 from nodedoctor.triage.timeline.recovery.job_context import describe_job
 from nodedoctor.triage.timeline.recovery.set_aside import decide_in_job, decide_in_log
-from nodedoctor.triage.timeline.runs import separate_runs
+from nodedoctor.triage.timeline.runs import LoggedRun, separate_runs
 
 
 def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
@@ -32,7 +32,7 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
     also_seen: list[SideError] = []
     for source in sources:
         *earlier, latest = separate_runs(source)
-        incidents = max(incidents, sum(run.died for run in earlier))
+        incidents = max(incidents, sum(map(_has_failed, earlier)))
         decisive, handled = decide_in_log(list(latest.events))
         last += decisive
         also_seen += handled
@@ -55,6 +55,12 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
         expected=expected,
         earlier=tuple(map(tuple, earlier_runs[::-1])),
     )
+
+
+def _has_failed(run: LoggedRun) -> bool:
+    """True for a run that died, and did not handle all that it met."""
+    decisive = decide_in_log(list(run.events))[0] if run.died else ()
+    return any(map(is_trouble, decisive))
 
 
 def _most_rises(events: Iterable[Event[Any]]) -> int:

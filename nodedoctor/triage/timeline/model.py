@@ -17,6 +17,7 @@ from nodedoctor.triage.patterns.exits import LauncherSignalled, PeersTerminated,
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.machine import MemoryUser, NodeLost
 from nodedoctor.triage.patterns.nccl import Communicator, NcclError
+from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import (
     SettingMentioned,
     TrainingStep,
@@ -38,7 +39,7 @@ W = TypeVar("W")
 
 QUIET = (
     *NON_ERRORS, Restarted, CancelledByUser, Communicator, PeersTerminated, MemoryUser, DesyncJoined,
-    TrainingActivity, RasCount, RasCommunicator, RasSection,
+    TrainingActivity, OtherWayWorked, RasCount, RasCommunicator, RasSection,
     Mark.DUMP_REQUESTED, Mark.LIVE_PROCESS, Mark.PROGRAM_ENDED, Mark.RAS_RANK, Mark.RAS_TABLE,
     Mark.DELIBERATE_SLEEP, Mark.SHUT_DOWN, Mark.REQUEST_REFUSED,
     Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.SET_UP, Mark.ACTOR_PID,

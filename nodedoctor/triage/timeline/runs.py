@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark, kind_of
-from nodedoctor.triage.model import Event
+from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import OF_A_SCRIPT, LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, WorldSize
@@ -45,9 +45,11 @@ def separate_runs(events: list[Event[Any]]) -> list[LoggedRun]:
     and then gets somewhere or fails in another way. What looks like progress does not, since bars are drawn
     again and monitors go on after a death. A launcher that begins after a run said that it is done begins
     another one, and so does one behind a program of one process that ended in an unhandled exception. A
-    restart after which neither trouble nor progress is seen leaves the run before it as the last one.
+    restart after which neither trouble nor progress is seen leaves the run before it as the last one. What
+    several agents announce with nothing done between them is one restart, of one run that died.
     """
     cuts, died = [0], [False]
+    agents: set[Identity] = set()
     state = _RunState()
     other_runs = _find_other_jobs(events) | _find_resumed_runs(events)
     restarts = _find_restarts(events)
@@ -59,7 +61,10 @@ def separate_runs(events: list[Event[Any]]) -> list[LoggedRun]:
         server_up = single and not state.fatal and _is_server_up(event)
         if new_run or (state.trouble and (what is Mark.RESTART_ATTEMPT or index in restarts or server_up)):
             cuts.append(index)
-            died[-1] = state.fatal or state.trouble
+            announced = what is Mark.RESTART_ATTEMPT
+            same = announced and bool(agents) and event.who not in agents and not state.moved
+            died[-1] = (state.fatal or state.trouble) and not same
+            agents = ({event.who} if announced else set()) | (agents if same else set())
             died.append(False)
             state = _RunState()
         state.read(event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from textwrap import shorten
 from typing import Any
 
@@ -12,7 +13,7 @@ from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.assertion import names_error
 from nodedoctor.triage.patterns.exits import SIGTERM, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.nccl import NcclError
+from nodedoctor.triage.patterns.nccl import Communicator, NcclError
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.ray import TaskFailed
 from nodedoctor.triage.patterns.stacks import ThreadStack
@@ -178,16 +179,37 @@ def _describe_last_words(timeline: Timeline) -> str:
 
 
 def _describe_lost_store(timeline: Timeline) -> str:
-    """Who lost torch's store, where no bar shows that all was done then."""
+    """Who lost torch's store, where neither a bar nor how processes left shows that all was done then."""
     store_events = timeline.marked(Mark.STORE_LOST)
     steps = timeline.of_kind(TrainingStep)
     if not store_events or (steps and steps[-1].what.is_full):
+        return ""
+    unfinished = bool(steps) and steps[-1].what.length is not None
+    if not unfinished and (_all_took_down(timeline) or _ended_before(timeline, store_events)):
         return ""
     who = describe_identities(event.who for event in store_events) or "a process"
     return (
         f"{who} lost the rendezvous store: the process that holds it, rank 0 or torchrun's agent, had ended,"
         " and no line says why"
     )
+
+
+def _all_took_down(timeline: Timeline) -> bool:
+    """True where every rank took down NCCL's largest communicator, as none does that aborts."""
+    communicators = timeline.of_kind(Communicator)
+    size = max((event.what.ranks for event in communicators), default=0)
+    ranks = {
+        event.what.rank
+        for event in communicators
+        if event.what.ranks == size and event.what.step.startswith("Destroy")
+    }
+    return size > 0 and ranks >= set(range(size))
+
+
+def _ended_before(timeline: Timeline, store_events: Sequence[Event[Mark]]) -> bool:
+    """True where a program ended by itself before anyone lost the store: torch warns of its open groups."""
+    ends = offsets_by_source(timeline.marked(Mark.PROGRAM_ENDED))
+    return all(ends.get(event.place.source, 1 << 62) < event.place.offset for event in store_events)
 
 
 def _describe_sigterm(timeline: Timeline) -> str:

@@ -45,6 +45,8 @@ TALK = (
     "In that case the log shows {} on all other ranks.",
     "Whenever {} occurs, look at the first rank.",
     "What does {} mean?",
+    'A colleague once had "{}" after such lines, so I am worried.',
+    'Last week our other job printed "{}" and went on all the same.',
 )
 REPORTS = (
     "{}",
@@ -56,6 +58,7 @@ REPORTS = (
     "2026-11-21 10:00:00,123 ERROR {}",
     "terminate called after throwing an instance of 'std::runtime_error': {}",
     "worker 4 reports: {}",
+    'my_trainer: child 3 wrote "{}" and is gone now',
 )
 PROGRESS = steps(1, 40) + "Training completed\n"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nodedoctor.json_shapes import loaded
+from nodedoctor.triage.lines.envelopes.numbers import with_numbers
 from nodedoctor.triage.lines.envelopes.records import (
     SEVERAL,
     STREAMS,
@@ -150,7 +151,8 @@ def object_records(text: str, fields: Mapping[str, Any], who: Identity) -> Itera
             return
     whole_line = not (_DOCKER >= fields.keys() >= {"log", "stream", "time"}) or text.endswith("\n")
     stream = str(fields.get("stream", ""))[:16] if "stream" in fields else ""
-    for line in text.rstrip("\n").split("\n"):
+    lines = text.rstrip("\n").split("\n")
+    for line in lines if lines[1:] else [with_numbers(lines[0], fields)]:
         yield EnvelopeRecord(line, who, time, level, whole_line, stream)
     for name in STREAMS:
         yield from (EnvelopeRecord(line, who, time, level) for line in _text_lines(fields.get(name), 1))

@@ -16,6 +16,7 @@ from nodedoctor.triage.model import ErrorFate, Event, SideError
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.nccl import Communicator
+from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET
@@ -73,6 +74,12 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
         "20 ordinary lines of the program's logger follow",
         survived.drop_before_ordinary_lines,
         (Mark.RECOVERED_FROM_ERROR,),
+    ),
+    SideRule(
+        "handled",
+        "the program did it in another way, which worked",
+        survived.drop_where_another_way_worked,
+        (OtherWayWorked,),
     ),
     SideRule(
         "survived",

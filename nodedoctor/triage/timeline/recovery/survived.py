@@ -19,11 +19,13 @@ from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import Communicator
+from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.store import BarrierMissed
 from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.timeline.model import FATAL, QUIET, is_trouble
 from nodedoctor.triage.timeline.runs import of_one_process
 
@@ -43,6 +45,22 @@ def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
     return _drop_before(
         events, (Mark.RECOVERED_FROM_ERROR,), lambda e: e.what is Mark.UNREAD_TROUBLE or _was_shown(e.what)
     )
+
+
+def drop_where_another_way_worked(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without announced errors in whose place the same speaker did the same in another way.
+
+    What ended a process, or was raised, is more than an announced error.
+    """
+    worked = [event for event in events if isinstance(event.what, OtherWayWorked)]
+
+    def is_overcome(event: Event[Any]) -> bool:
+        announced = event.what is Mark.UNREAD_TROUBLE or isinstance(event.what, UnclassifiedError)
+        return announced and any(
+            event.who == way.who and way.what.since <= event.place.offset < way.place.offset for way in worked
+        )
+
+    return [event for event in events if not is_overcome(event)]
 
 
 def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:

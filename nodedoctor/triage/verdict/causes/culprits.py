@@ -10,7 +10,12 @@ from nodedoctor.triage.describe import blameable_identities, distinct_ranks, ide
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import SIGTERM, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.secondary_errors import OF_LAUNCHERS, is_forwarded, is_secondary
+from nodedoctor.triage.patterns.secondary_errors import (
+    OF_LAUNCHERS,
+    is_about_connection,
+    is_forwarded,
+    is_secondary,
+)
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.absent import ranks_without_timeout
@@ -25,7 +30,8 @@ def find_culprits(timeline: Timeline, events: Iterable[Event[Any]]) -> tuple[Ide
     events = tuple(events)
     events = tuple(event for event in events if not is_forwarded(event.text)) or events
     people = [event.who for event in events]
-    culprits = tuple(distinct_ranks(people)) or _whole_node(timeline, events) or sole_failure(timeline)
+    culprits = tuple(distinct_ranks(people)) or _whole_node(timeline, events)
+    culprits = culprits or _without_unanswered(timeline, sole_failure(timeline))
     if not culprits and all(who.pid is None for who in people):
         culprits = _failed_ranks(timeline, events) or _absent_ranks(timeline, events)
     return culprits or blameable_identities(*people)
@@ -49,6 +55,13 @@ def sole_failure(timeline: Timeline) -> tuple[Identity, ...]:
         *(who for event in exits if event.what.signal != SIGTERM for who in people_of(event))
     )
     return alone if len(alone) == 1 and timeline.sources == 1 else ()
+
+
+def _without_unanswered(timeline: Timeline, alone: tuple[Identity, ...]) -> tuple[Identity, ...]:
+    """The only failure, unless it says itself that no other process answered it: that one had the error."""
+    ranks = {who.rank for who in alone} - {None}
+    own = [event for event in timeline.of_kind(ExceptionRaised) if event.who.rank in ranks]
+    return () if own and all(is_about_connection(event.what) for event in own) else alone
 
 
 def shows_who_failed(event: Event[Any]) -> bool:

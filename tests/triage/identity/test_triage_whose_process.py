@@ -1,0 +1,55 @@
+"""A process is one culprit by all its names, and an error is not of who only missed its answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import culprits, elastic, judged, raised, steps
+
+from nodedoctor.triage.describe import blameable_identities
+from nodedoctor.triage.model import Identity
+
+HOST, PID = "10.1.1.1", 4411
+ON_HOST, UNPLACED = Identity(host=HOST, pid=PID), Identity(pid=PID, world="TaskRunner")
+ELSEWHERE = Identity(host="10.1.1.2", pid=PID)
+
+
+def test_a_process_with_and_without_its_host_is_one() -> None:
+    for people in ((ON_HOST, UNPLACED), (UNPLACED, ON_HOST)):
+        assert blameable_identities(*people) == (Identity(host=HOST, pid=PID, world="TaskRunner"),)
+
+
+def test_processes_of_two_hosts_with_one_id_are_two() -> None:
+    assert blameable_identities(ON_HOST, ELSEWHERE) == (ON_HOST, ELSEWHERE)
+    assert len(blameable_identities(ON_HOST, UNPLACED, ELSEWHERE)) == 3
+    assert len(blameable_identities(UNPLACED, Identity(pid=PID + 1))) == 2
+
+
+FULL = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.16 GiB. GPU 3 has a total capacity of"
+    " 79.11 GiB of which 612.00 MiB is free. Process 4418 has 61.02 GiB memory in use.\n"
+)
+KEY = 'Traceback (most recent call last):\n  File "/w/serve.py", line 7, in <module>\n    f()\nKeyError: 1\n'
+UNREACHED = (
+    "ConnectionError: The vLLM server can't be reached at http://0.0.0.0:8000 after 240.0 seconds.",
+    "requests.exceptions.ConnectionError: HTTPConnectionPool(host='127.0.0.1', port=8000): refused",
+    "httpx.ConnectError: All connection attempts failed",
+    "ConnectionRefusedError: [Errno 111] Connection refused",
+)
+
+
+@pytest.mark.parametrize("error", [FULL, KEY])
+@pytest.mark.parametrize("unreached", UNREACHED)
+def test_who_reached_no_server_did_not_raise_what_the_server_raised(
+    error: str, unreached: str, tmp_path: Path
+) -> None:
+    log = steps(1, 3) + error + raised(0, unreached) + elastic([(0, 1)], 0)
+    examined = judged(tmp_path, log)
+    assert examined.verdict.cause in ("peer_cuda_oom", "user_code_exception")
+    assert 0 not in culprits(examined)
+
+
+@pytest.mark.parametrize("error", [FULL, KEY])
+def test_an_error_without_a_name_is_of_the_only_rank_that_failed(error: str, tmp_path: Path) -> None:
+    assert culprits(judged(tmp_path, steps(1, 3) + error + elastic([(0, 1)], 0))) == [0]
