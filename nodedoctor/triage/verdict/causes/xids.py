@@ -68,8 +68,8 @@ def _silent_on_bus(timeline: Timeline, events: list[Event[XidReported]]) -> tupl
     silent = ranks_without_timeout(timeline)
     buses = {(event.who.rank, event.what.bus) for event in timeline.of_kind(Communicator)}
     fits = all((who.rank, event.what.bus) in buses for who in silent for event in events)
-    named = any(event.who.host for event in events)
-    return silent if len(silent) == 1 and fits and not named else ()
+    has_host = any(event.who.host for event in events)
+    return silent if len(silent) == 1 and fits and not has_host else ()
 
 
 def _only_device_error(timeline: Timeline) -> tuple[Identity, ...]:
