@@ -82,7 +82,7 @@ def _judge_ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
 
 
 _ON_OFF = {True: "on", False: "off", None: None}
-_MODE = Attribute[Gpu]("ECC", "capability", lambda gpu: _ON_OFF[gpu.ecc_mode])
+_MODE: Attribute[Gpu] = Attribute("ECC", "capability", lambda gpu: _ON_OFF[gpu.ecc_mode])
 
 
 def _odd_modes(gpus: Sequence[Gpu]) -> Iterator[Outlier[Gpu]]:

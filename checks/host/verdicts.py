@@ -7,7 +7,7 @@ from nodedoctor.facts.verdicts import fabric_log
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.facts.verdicts.verdicts import OtherTools
 from nodedoctor.model import Evidence, Finding, Fix, Step
-from nodedoctor.steps import look, repair
+from nodedoctor.steps import last_resort, look
 
 _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "dcgm-health": (look("dcgmi health -c"), look("nodedoctor gpu")),
@@ -79,7 +79,11 @@ _OTHER_VERSION = Fix(
     (
         look("cat /proc/driver/nvidia/version"),
         look("nodedoctor fabric.version"),
-        repair("sudo systemctl restart nvidia-fabricmanager"),
+        last_resort(
+            "sudo systemctl restart nvidia-fabricmanager",
+            when="the matching version is installed and no job runs on this node",
+            disturbs="every job on the board's GPUs",
+        ),
     ),
     "config",
     "every job on the board's GPUs",

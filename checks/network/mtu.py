@@ -14,7 +14,7 @@ from nodedoctor.steps import look
 
 _RAIL = re.compile(r"(?:rdma|rail|roce|ib|hsn|fabric)[_-]?\d{1,3}")
 """Names that administrators give to the interfaces of a training network; eth0 may be of any network."""
-_MTU = Attribute[Interface]("MTU", "capability", lambda link: link.mtu)
+_MTU: Attribute[Interface] = Attribute("MTU", "capability", lambda link: link.mtu)
 FEWEST_PEERS = 3
 """Rails that agree in their MTU, from which another one is a mistake; ours."""
 

@@ -62,7 +62,7 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
         yield _equal_rates(ports, top)
 
 
-_MTU = Attribute[IbPort]("active MTU", "capability", lambda port: port.active_mtu)
+_MTU: Attribute[IbPort] = Attribute("active MTU", "capability", lambda port: port.active_mtu)
 
 
 def _odd_mtus(ports: Sequence[IbPort]) -> Iterator[Outlier[IbPort]]:
