@@ -9,7 +9,7 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.network.net import Net
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look, repair
+from nodedoctor.steps import last_resort, look, repair
 
 _TIME = ("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd", "phc2sys")
 _UNKEPT_SECONDS = 16.0
@@ -17,6 +17,7 @@ _UNKEPT_SECONDS = 16.0
 include/linux/timex.h); a service that does not tell the kernel of its success still lowers it."""
 _MOST_SECONDS = 1.0
 """Seconds from which a clock that is kept is wrong all the same; ours."""
+_BY_THE_CLOCK = "programs that measure time by the wall clock"
 _NEVER_TELL = ("phc2sys",)
 """Services that keep the clock and never say so to the kernel (linuxptp, phc2sys.c)."""
 
@@ -44,9 +45,12 @@ def clock(net: Net, services: Services | None, machine: Machine | None) -> Itera
     if net.synchronised and away:
         fix = Fix(
             "Step the clock once, while no job runs.",
-            (look("chronyc tracking"), repair("sudo chronyc makestep")),
+            (
+                look("chronyc tracking"),
+                last_resort("sudo chronyc makestep", when="no job runs on this node", disturbs=_BY_THE_CLOCK),
+            ),
             "config",
-            "programs that measure time by the wall clock",
+            _BY_THE_CLOCK,
             "nodedoctor net.clock",
         )
         yield Finding.warn(f"synchronised{away}", fix=fix).led_by(f"the clock is {away.lstrip(', ')}")

@@ -76,6 +76,19 @@ def test_memory_for_another_program_is_no_failure_of_the_job(end: str, report: s
     assert (outcome, cause) == (("failure", "user_code_exception") if end == RAISED else ("clean", "none"))
 
 
+@pytest.mark.parametrize("kernel", ["", XID.format(at=DURING.format(8), pid=77, name="python3")])
+@pytest.mark.parametrize(
+    "error", ["CUDA error: uncorrectable ECC error encountered", "fatal: insufficient shared memory (shm)"]
+)
+def test_an_error_of_a_rank_is_none_of_its_node(error: str, kernel: str, tmp_path: Path) -> None:
+    """Its log holds nothing else, and another rank came to the end."""
+    (tmp_path / "rank_3.log").write_text(f"2026-11-28 18:08:50 ERROR {error}\n")
+    for rank in range(3):
+        (tmp_path / f"rank_{rank}.log").write_text(log(DONE if rank == 0 else ""))
+    (tmp_path / "dmesg.txt").write_text(kernel)
+    assert examine_job([str(tmp_path)]).verdict.outcome == "failure"
+
+
 def test_memory_for_another_program_may_kill_a_rank_too(tmp_path: Path) -> None:
     killed = "slurm: line 9: 5600 Killed   torchrun train.py\n[rank1]: process exited with exitcode: -9\n"
     kernel = OOM.format(at=DURING.format(8), pid=5512, name="jupyter-lab")

@@ -1,4 +1,4 @@
-"""Reports of a node that are not about the judged job: of another time, or of another program."""
+"""What the kernel reports that is not about the judged job: of another time, or of another program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Event
+from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.exits import KILLS, ProcessExit
 from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, XidReported
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
@@ -33,7 +33,8 @@ _KERNEL = (XidReported, HostOom, KernelTaskHung)
 class OwnStory:
     """What a job's own logs tell: when it ran, whether it came to its end, or what it failed of."""
 
-    logs: frozenset[str] = frozenset()
+    kernel_lines: frozenset[Place] = frozenset()
+    """What the kernel says, and all that stands in a log which holds nothing else of the job."""
     first: float | None = None
     last: float | None = None
     is_done: bool = False
@@ -45,10 +46,14 @@ class OwnStory:
 
 
 def read_own_story(events: Sequence[Event[Any]]) -> OwnStory:
-    """What the logs of the job itself tell, those in which it counts, ends or fails."""
-    logs = frozenset(event.place.source for event in events if event.kind in OF_A_JOB)
-    own = [event for event in events if event.place.source in logs and not isinstance(event.what, _KERNEL)]
-    times = [event.time for event in own if event.time is not None]
+    """What all but the kernel tells; the job's times are those of logs in which it counts, ends or fails."""
+    logs = {event.place.source for event in events if event.kind in OF_A_JOB}
+    reports = [event for event in events if _is_of_kernel(event.what)]
+    kernel_logs = {event.place.source for event in reports} - logs
+    kernel_lines = {event.place for event in events if event.place.source in kernel_logs}
+    kernel_lines |= {event.place for event in reports}
+    own = [event for event in events if event.place not in kernel_lines]
+    times = [event.time for event in own if event.time is not None and event.place.source in logs]
     failed = any(is_trouble(event) and event.what is not Mark.UNREAD_TROUBLE for event in own)
     raised = any(isinstance(e.what, ExceptionRaised) and e.asserted and not is_secondary(e.what) for e in own)
     killed = any(isinstance(e.what, ProcessExit) and e.what.signal in KILLS for e in own)
@@ -56,7 +61,7 @@ def read_own_story(events: Sequence[Event[Any]]) -> OwnStory:
     victims = [event for event in events if isinstance(event.what, HostOom) and event.what.pid is not None]
     of_job = {event.place.source for event in victims if not _is_another_program(event.what, pids)}
     return OwnStory(
-        logs,
+        frozenset(kernel_lines),
         min(times, default=None),
         max(times, default=None),
         any(map(is_done, own)) and not failed,
@@ -67,22 +72,27 @@ def read_own_story(events: Sequence[Event[Any]]) -> OwnStory:
 
 
 def is_of_another_time(event: Event[Any], story: OwnStory) -> bool:
-    """True for what a node reports of a time in which the job did not run, whatever the clock's zone."""
-    if event.time is None or story.first is None or story.last is None or not _is_of_node(event, story):
+    """True for what the kernel reports of a time in which the job did not run, whatever the clock's zone."""
+    if (
+        event.time is None
+        or story.first is None
+        or story.last is None
+        or event.place not in story.kernel_lines
+    ):
         return False
     away = max(story.first - event.time, event.time - story.last)
     return ZONES < away < YEAR - ZONES
 
 
 def is_beside_success(event: Event[Any], story: OwnStory) -> bool:
-    """True for what a node reports beside a job that came to its end."""
-    return story.is_done and _is_of_node(event, story)
+    """True for what the kernel reports beside a job that came to its end."""
+    return story.is_done and event.place in story.kernel_lines
 
 
 def is_of_another_program(event: Event[Any], story: OwnStory) -> bool:
     """True where memory ran out for a program that is none of the job's, of which nothing was killed."""
     what = event.what
-    if not isinstance(what, HostOom) or what.said_by != "the kernel" or not story.no_kill:
+    if not isinstance(what, HostOom) or not _is_of_kernel(what) or not story.no_kill:
         return False
     if what.pid is None:
         return event.place.source in story.others_killed
@@ -93,8 +103,5 @@ def _is_another_program(killed: HostOom, pids: frozenset[int]) -> bool:
     return bool(killed.command) and _OF_JOBS.search(killed.command) is None and killed.pid not in pids
 
 
-def _is_of_node(event: Event[Any], story: OwnStory) -> bool:
-    in_kernel = (
-        isinstance(event.what, _KERNEL) and getattr(event.what, "said_by", "the kernel") == "the kernel"
-    )
-    return in_kernel or event.place.source not in story.logs
+def _is_of_kernel(what: object) -> bool:
+    return isinstance(what, _KERNEL) and (not isinstance(what, HostOom) or what.said_by == "the kernel")

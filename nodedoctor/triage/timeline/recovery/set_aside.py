@@ -169,12 +169,12 @@ LINE_RULES: tuple[SideRule[tuple[str, ...]], ...] = (
 )
 """By how the line itself asserts an error (`patterns.assertion`): the first reason, whatever else speaks."""
 
-NODE_RULES: tuple[SideRule[Callable[[Event[Any], OwnStory], bool]], ...] = (
-    SideRule("survived", "the node reports it of another time than the job's", is_of_another_time),
+KERNEL_RULES: tuple[SideRule[Callable[[Event[Any], OwnStory], bool]], ...] = (
+    SideRule("survived", "the kernel reports it of another time than the job's", is_of_another_time),
     SideRule("survived", "the job came to its end all the same", is_beside_success),
     SideRule("survived", "a program was killed that is none of the job's", is_of_another_program),
 )
-"""About one error that a node reports, beside what the job's own logs tell."""
+"""About one error that the kernel reports, beside what the job's own logs tell."""
 
 JOB_RULES: tuple[SideRule[Callable[[Event[Any], JobContext], bool]], ...] = (
     SideRule("handled", "the program retells it, and the end of the job follows", job.is_retold),
@@ -215,8 +215,8 @@ def decide_in_job(events: list[Event[Any]], context: JobContext) -> tuple[list[E
 
 
 def _job_rule(event: Event[Any], context: JobContext) -> SideRule[Any] | None:
-    of_node = next((rule for rule in NODE_RULES if rule.find(event, context.story)), None)
-    return of_node or next((rule for rule in JOB_RULES if rule.find(event, context)), None)
+    of_kernel = next((rule for rule in KERNEL_RULES if rule.find(event, context.story)), None)
+    return of_kernel or next((rule for rule in JOB_RULES if rule.find(event, context)), None)
 
 
 def _line_rule(event: Event[Any]) -> SideRule[Any] | None:
