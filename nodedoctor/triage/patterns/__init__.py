@@ -194,8 +194,9 @@ class EventReader:
 
     def read(self, line: Line) -> Iterator[Event[Any]]:
         """The events of a line, and those of earlier lines that it decides."""
-        if line.who.rank is None and (own := _DEFAULT_GROUP.search(line.text)):
-            line = replace(line, who=identify_speaker(line.who, own))
+        if "(default_pg) Rank " in line.text and line.who.rank is None:
+            own = _DEFAULT_GROUP.search(line.text)
+            line = replace(line, who=identify_speaker(line.who, own)) if own else line
         self._last = line
         self._prose.read(line)
         if is_model_text(line):

@@ -28,7 +28,7 @@ _HANDLER = re.compile(r"(?:^|_)(?:sig(?:int|term|kill|hup|nal)?_?handler|handle_
 
 def is_head(text: str) -> bool:
     """True for a line with which a traceback begins."""
-    return text.lstrip(" ").startswith(_HEAD) or _BOX_HEAD.match(text) is not None
+    return _HEAD in text and (text.lstrip(" ").startswith(_HEAD) or _BOX_HEAD.match(text) is not None)
 
 
 @dataclass(slots=True)

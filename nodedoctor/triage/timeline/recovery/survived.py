@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
+from nodedoctor.grouping import group_by
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.completed import (
@@ -52,13 +54,13 @@ def drop_where_another_way_worked(events: list[Event[Any]]) -> list[Event[Any]]:
 
     What ended a process, or was raised, is more than an announced error.
     """
-    worked = [event for event in events if isinstance(event.what, OtherWayWorked)]
+    ways = group_by((e for e in events if isinstance(e.what, OtherWayWorked)), lambda event: event.who)
 
     def is_overcome(event: Event[Any]) -> bool:
+        worked, at = ways.get(event.who, []), event.place.offset
+        behind = bisect_right(worked, at, key=lambda way: way.place.offset)
         announced = event.what is Mark.UNREAD_TROUBLE or isinstance(event.what, UnclassifiedError)
-        return announced and any(
-            event.who == way.who and way.what.since <= event.place.offset < way.place.offset for way in worked
-        )
+        return announced and behind < len(worked) and worked[behind].what.since <= at
 
     return [event for event in events if not is_overcome(event)]
 
