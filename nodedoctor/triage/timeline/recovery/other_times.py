@@ -34,7 +34,7 @@ class OwnStory:
     """What a job's own logs tell: when it ran, whether it came to its end, or what it failed of."""
 
     kernel_lines: frozenset[Place] = frozenset()
-    """What the kernel says, and all that stands in a log which holds nothing else of the job."""
+    """Where the kernel speaks, and all lines of a log in which only the kernel and its node do."""
     first: float | None = None
     last: float | None = None
     is_done: bool = False

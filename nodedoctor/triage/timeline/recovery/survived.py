@@ -54,10 +54,10 @@ def drop_where_another_way_worked(events: list[Event[Any]]) -> list[Event[Any]]:
 
     What ended a process, or was raised, is more than an announced error.
     """
-    ways = group_by((e for e in events if isinstance(e.what, OtherWayWorked)), lambda event: event.who)
+    by_speaker = group_by((e for e in events if isinstance(e.what, OtherWayWorked)), lambda event: event.who)
 
     def is_overcome(event: Event[Any]) -> bool:
-        worked, at = ways.get(event.who, []), event.place.offset
+        worked, at = by_speaker.get(event.who, []), event.place.offset
         behind = bisect_right(worked, at, key=lambda way: way.place.offset)
         announced = event.what is Mark.UNREAD_TROUBLE or isinstance(event.what, UnclassifiedError)
         return announced and behind < len(worked) and worked[behind].what.since <= at
