@@ -39,6 +39,8 @@ class Mark(Enum):
 
     RANK_OF_PID = "rank_of_pid"
     """A line that ties this process to a global rank."""
+    RANK_OF_POD = "rank_of_pod"
+    """A pod with one GPU, whose environment has its rank."""
     SEVERAL_NODES = "several_nodes"
     """The job was started on more nodes than one: a local rank is no rank."""
     ACTOR_PID = "actor_pid"

@@ -27,11 +27,12 @@ from nodedoctor.triage.identity.processes import (
     rank_group_members,
 )
 from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LOCAL_RANK_LABEL, NOBODY, TASK_LABEL, Event, Identity
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import OF_SRUN, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import XidReported
+from nodedoctor.triage.patterns.machine import HostOom, XidReported
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 
 _log = Log(__name__)
@@ -44,7 +45,8 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     owners = identities_from_paths(sources, world)
     for source, host in hosts_of(sources, owners).items():
         owners[source] = replace(owners[source], host=host)
-    by_host = ranks_from_hosts(sources, world)
+    by_host = ranks_from_hosts(sources, world, {e.who.host for e in events if isinstance(e.what, HostOom)})
+    by_host |= {e.who.host: e.who.rank for e in events if e.what is Mark.RANK_OF_POD and e.who.host}
     proven = {
         (source, kind)
         for source, stats in sources.items()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nodedoctor.triage.identity.labels import Sources, is_permutation
 from nodedoctor.triage.identity.paths import numbered_names, own_name
@@ -51,10 +51,15 @@ _DIGITS = re.compile(r"\d+")
 _REPLICA = re.compile(r"-(master|worker)-(\d{1,6})$")
 
 
-def ranks_from_hosts(sources: Sources, world: int | None) -> dict[str, int]:
-    """Ranks by the number in the hosts' names, where each host has one process."""
+def ranks_from_hosts(
+    sources: Sources, world: int | None, silent: Iterable[str | None] = ()
+) -> dict[str, int | None]:
+    """Ranks by the number in the hosts' names, where each host has one process.
+
+    `silent` are hosts of which others tell.
+    """
     locations = {location for stats in sources.values() for location in stats.locations}
-    ranks: dict[str, set[int]] = defaultdict(set)
+    ranks: dict[str, set[int]] = defaultdict(set, {host: set() for host in silent if host})
     for location in locations:
         if location.host is not None:
             ranks[location.host] |= {location.rank} if location.rank is not None else set()
@@ -66,7 +71,7 @@ def ranks_from_hosts(sources: Sources, world: int | None) -> dict[str, int]:
     for numbers in [*_replica_ranks(sorted(ranks)), *numbered_names(sorted(ranks))]:
         agreed = all(numbers[host] == rank for host, rank in known_ranks.items() if host in numbers)
         if agreed and (known_ranks or world == len(numbers)) and is_permutation(numbers.values(), world):
-            return numbers
+            return dict(numbers)
     return {}
 
 

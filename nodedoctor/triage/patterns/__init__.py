@@ -32,6 +32,8 @@ from nodedoctor.triage.patterns.bars import RayTuneTable, parse_bar
 from nodedoctor.triage.patterns.completed import REPORTS_OF_SUCCESS
 from nodedoctor.triage.patterns.elastic import ElasticBlock
 from nodedoctor.triage.patterns.handling import tells_replacement
+from nodedoctor.triage.patterns.kubernetes import PodDescriptions
+from nodedoctor.triage.patterns.last_lines import LastLines, LastLinesOfRanks
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
 from nodedoctor.triage.patterns.open_errors import OpenErrors, is_task_end
 from nodedoctor.triage.patterns.other_way import AlternativeDetector
@@ -81,6 +83,7 @@ SIDE_FACTS = (
     Mark.OF_GPU,
     ras.HangFolder,
     Mark.RANK_OF_PID,
+    Mark.RANK_OF_POD,
     Mark.STORE_LOST,
     Mark.SESSION_CUT,
     Mark.ENDED_FIRST,
@@ -92,6 +95,7 @@ SIDE_FACTS = (
     progress.SettingMentioned,
     Mark.RESOURCE_TRACKER_WARNING,
     UnclassifiedError,
+    LastLines,
 )
 """Facts that a line has besides: it may still be one about progress."""
 
@@ -100,6 +104,9 @@ NON_ERRORS = SIDE_FACTS + LIVENESS
 
 ENDS = (ExceptionRaised, exits.ProcessExit, exits.LauncherSignalled, Mark.FORCE_KILLED, watchdog.TimedOut)
 """Ends, behind which the program may have been started again."""
+
+NEW_RUNS = (Mark.LAUNCHER_STARTED, Mark.RESTART_ATTEMPT)
+"""Beginnings of a run, behind which every rank begins again."""
 
 SUSPICIONS = (
     Symptom, cuda.GpuFull, machine.HostOom, ExceptionRaised, nccl.NcclError, store.PeerGone,
@@ -178,7 +185,7 @@ class EventReader:
         self._dumps, self._stalls = StackDumps(), frameworks.StallReports()
         self._traces, self._block, self._last_warning = TracebackReader(), ElasticBlock(), nccl.LastErrors()
         self._open_errors, self._retries, self._counters = OpenErrors(), RetryDetails(), StepCounters()
-        self._trials = RayTuneTable()
+        self._trials, self._pods = RayTuneTable(), PodDescriptions()
         self._asides = (
             RetryHeadings(),
             ActivityDetector(),
@@ -188,7 +195,7 @@ class EventReader:
         )
         self._restarts, self._recovery = RestartDetector(), RecoveryDetector()
         self._last_error, self._last_complaint = LastError(), LastComplaint()
-        self._prose = ProseDetector()
+        self._prose, self._last_lines = ProseDetector(), LastLinesOfRanks()
         self._printers: set[tuple[int, Identity]] = set()
         self._last: Line | None = None
 
@@ -205,8 +212,9 @@ class EventReader:
             yield from self._counters.flush()
             yield event
         yield from self._read_printer(line)
+        yield from self._pods.read(line)
         shape = _SHAPES.shape_of(line.text)
-        events = self._own_events(line, shape)
+        events = [self._pods.add_pod(event) for event in self._own_events(line, shape)]
         yield from self._open_errors.read(line)
         if self._last_error.read(line, erred=any(e.kind not in NON_ERRORS for e in events)):
             yield Event.at(line, Mark.SURVIVED_ERROR)
@@ -218,6 +226,12 @@ class EventReader:
         for event in _detected(line, (*restarts, self._recovery)):
             yield from self._open_errors.release()
             yield event
+        if all(event.kind in SIDE_FACTS for event in events):
+            self._last_lines.read(line)
+        elif any(event.kind in NEW_RUNS for event in events):
+            self._last_lines.restart()
+        elif any(event.kind is watchdog.TimedOut for event in events):
+            yield from self._last_lines.flush()
         decided = yield from self._emit_events(line, events, count)
         if not decided:
             yield from self._read_rest(line, shape, count)
@@ -228,6 +242,7 @@ class EventReader:
         yield from self._counters.flush()
         yield from self._traces.flush()
         yield from self._dumps.flush()
+        yield from self._last_lines.flush()
         if self._last is not None and self._prose.is_article:
             yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
 

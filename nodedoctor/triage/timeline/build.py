@@ -15,6 +15,7 @@ from nodedoctor.grouping import group_by
 from nodedoctor.triage.identity.assign import assign_by_events, identify_waiting
 from nodedoctor.triage.identity.world import world_size
 from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SideError
+from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.watchdog import CollectiveStatus, TimedOut
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, Timeline, is_trouble
@@ -123,6 +124,7 @@ def not_before(source: Sequence[Event[Any]]) -> dict[int, float]:
     Only where one log took the lines of several ranks as they came: its ranks take turns, and its times only
     go forward. Logs that were put one behind another tell nothing between their ranks.
     """
+    source = [event for event in source if event.kind is not LastLines]  # emitted later than it was printed
     speakers = [event.who.rank for event in source if event.who.rank is not None]
     turns = sum(rank != next_rank for rank, next_rank in pairwise(speakers))
     times = [event.time for event in source if event.time is not None and event.who.rank is not None]

@@ -17,14 +17,17 @@ _MPI = re.compile(
 """Open MPI's `--tag-output`, and SageMaker's form of it, which has the host, too."""
 _LOGGER_RANK = re.compile(
     r"[\[(<](?:[Rr]ank: |rank |RANK |[Gg]lobal [Rr]ank:? |[Rr]ank[=:]|RANK[=:])(\d{1,6})[\])>]:? ?"
-    r"|(?:[Rr]ank[ =]?|RANK[ =]?)(\d{1,6})(?:: | ?\| | - |\t)"
+    r"|(?:[Rr]ank[ =]?|RANK[ =]?)(\d{1,6})(?:: | ?\| | - |\] |\t)"
     r"|[\[(<](?:[Rr]ank[ =:]?|R)(\d{1,6})(?:/| of )\d{1,6}[\])>]:? ?"
     r"|R(\d{1,6})/\d{1,6} (?:[|>] )?(?= {0,40}\S)"
 )
 _SHORT_RANK = re.compile(
-    r"[\[(<](?:r|rk|R|RK)(\d{1,5})[\])>]:? (?= {0,40}\S)|(?:r|rk|R|RK)(\d{1,5}) ?[|>] (?= {0,40}\S)"
+    r"[\[(<](?:r|rk|R|RK)(\d{1,5})[\])>]:? (?= {0,40}\S)|(?:r|rk|R|RK)(\d{1,5})(?: ?[|>]|\]) (?= {0,40}\S)"
 )
-"""What programs call a rank for short: one where several differ, and also another number elsewhere."""
+"""What programs call a rank for short: one where several differ, and also another number elsewhere.
+
+A bracket that only ends here had the time in front: `[12:00:01 r2] `.
+"""
 _COMPOSER = re.compile(
     r"rank(\d{1,6})\[(\d{1,7})\]\[[\w-]{1,40}\]: (?:([DIWEC])[A-Z]{3,7}: [\w.]{1,80}: )?(?=\S)"
 )

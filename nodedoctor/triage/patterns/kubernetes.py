@@ -1,0 +1,52 @@
+"""What `kubectl describe pod` and `kubectl get pods` show: whose a state is, and the pod's rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import LARGEST_WORLD, Event, Identity, Line
+from nodedoctor.triage.patterns.machine import HostOom
+from nodedoctor.whole_numbers import whole_number
+
+_DESCRIBES = re.compile(r"\bkubectl\b.{0,200}?\bdescribe\s+(?:pods?|po)[ /]+(?P<pod>[a-z0-9][\w.-]{1,252})")
+_NAME = re.compile(r"Name:\s+(?P<pod>[a-z0-9][\w.-]{1,252})$")
+_COMMAND = re.compile(r"(?:\S{0,80}[$#%] |\+ )\S")
+_ROW = re.compile(r"(?P<pod>[a-z0-9][\w.-]{1,252})\s+\d{1,3}/\d{1,3}\s+\S+\s+\d")
+"""A row of `kubectl get pods`: name, ready containers, status, restarts."""
+_GPUS = re.compile(r"\s+nvidia\.com/gpu:\s+(?P<count>\d{1,3})$")
+_RANK = re.compile(r"\s+RANK:\s+(?P<rank>\d{1,7})$")
+"""Kubeflow's operators set it for each pod: the rank of a process only where a pod has one GPU."""
+
+
+class PodDescriptions:
+    """Follows which pod is described."""
+
+    def __init__(self) -> None:
+        self._pod = ""
+        self._has_one_gpu = False
+
+    def read(self, line: Line) -> Iterator[Event[Any]]:
+        """The rank of a pod with one GPU, at the line of its environment."""
+        text = line.text
+        begins = _NAME.match(text) or _DESCRIBES.search(text)
+        if begins or _COMMAND.match(text):
+            self._pod, self._has_one_gpu = begins["pod"] if begins else "", False
+        if not self._pod:
+            return
+        if (gpus := _GPUS.match(text)) is not None:
+            self._has_one_gpu = gpus["count"] == "1"
+        elif self._has_one_gpu and (match := _RANK.match(text)) is not None:
+            rank = whole_number(match["rank"], LARGEST_WORLD - 1)
+            yield Event.at(line, Mark.RANK_OF_POD, who=Identity(rank=rank, host=self._pod))
+
+    def add_pod(self, event: Event[Any]) -> Event[Any]:
+        """The event with the pod that its row names, or that is described."""
+        if not isinstance(event.what, HostOom) or event.what.said_by != "Kubernetes" or event.who.host:
+            return event
+        row = _ROW.match(event.text)
+        pod = row["pod"] if row else self._pod
+        return replace(event, who=replace(event.who, host=pod)) if pod else event

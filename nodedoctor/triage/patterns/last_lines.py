@@ -1,0 +1,80 @@
+"""What each rank printed last before the others gave up: of one that stopped, less than of the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nodedoctor.record import record
+from nodedoctor.triage.model import SERIOUS, Event, Identity, Line
+from nodedoctor.triage.patterns.log_pattern import rank_in_words
+
+MOST_FORMS = 8
+"""Forms of lines that are kept of each speaker, the last ones. Ours."""
+MOST_SPEAKERS = 4096
+"""Speakers whose lines are kept."""
+GAP = 64 << 10
+"""Bytes between two lines that were read of a log, behind which a speaker may have said more. Ours."""
+_BEGINS = re.compile(r"^\W{0,2}(?:global[ _])?(?:[Rr]ank|RANK)[ =:_]{0,2}(?P<rank>\d{1,7})\b(?!/\d)")
+"""How lines of programs without a prefix begin: `rank=3 done`."""
+_NUMBERS = re.compile(r"\d+(?:\.\d+)?")
+
+
+@record
+class LastLines:
+    """The last lines of a speaker that say different things, numbers left out, the last of them last."""
+
+    forms: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Speaker:
+    last: Line
+    forms: dict[str, None] = field(default_factory=dict)
+
+    def add(self, line: Line) -> None:
+        """Keep a line as the last one."""
+        self.last = line
+        form = _NUMBERS.sub("0", line.text)
+        self.forms.pop(form, None)
+        self.forms[form] = None
+        if len(self.forms) > MOST_FORMS:
+            del self.forms[next(iter(self.forms))]
+
+
+class LastLinesOfRanks:
+    """Keeps the last plain lines of each speaker until somebody gives up."""
+
+    def __init__(self) -> None:
+        self._speakers: dict[Identity, _Speaker] = {}
+        self._is_over = False
+        self._offset = 0
+
+    def read(self, line: Line) -> None:
+        """Keep a line that tells of nothing that went wrong."""
+        offset = line.place.offset
+        if offset - self._offset > GAP:
+            self._speakers.clear()
+        self._offset = offset
+        if self._is_over or line.level in SERIOUS or not line.text:
+            return
+        who = rank_in_words(line.who, _BEGINS, line.text)
+        speaker = self._speakers.get(who)
+        if speaker is None:
+            if len(self._speakers) >= MOST_SPEAKERS:
+                return
+            speaker = self._speakers[who] = _Speaker(line)
+        speaker.add(line)
+
+    def restart(self) -> None:
+        """Forget the lines of an earlier run."""
+        self._speakers.clear()
+        self._is_over = False
+
+    def flush(self) -> Iterator[Event[LastLines]]:
+        """What each speaker said last: where the first gives up, and where the log ends."""
+        for who, speaker in self._speakers.items():
+            yield Event.at(speaker.last, LastLines(tuple(speaker.forms)), who=who)
+        self._speakers.clear()
+        self._is_over = True

@@ -1,0 +1,70 @@
+"""A rank that stopped on the way to what the others wait in, by what each printed last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from textwrap import shorten
+
+from nodedoctor.grouping import group_by
+from nodedoctor.triage.describe import distinct_ranks
+from nodedoctor.triage.model import Candidate, Event
+from nodedoctor.triage.patterns.last_lines import LastLines
+from nodedoctor.triage.timeline.model import Timeline
+from nodedoctor.triage.verdict.causes.absent import absent_rank, collective_name
+
+FEWEST_RANKS = 3
+"""Ranks that printed a line that is missing of another one, at least. Ours."""
+MOST_MISSING = 4
+"""One rank of so many may lack it at most: of half of them it tells what their part was. Ours."""
+QUOTE_LENGTH = 80
+_WAITS = re.compile(
+    r"(?i)\bwait(?:s|ing)? (?:for|on|to acquire)\b(?! (?:the )?(?:rank_ahead )?(?:ranks?|peers?)\b)"
+)
+"""Words of a rank that waits for something that no rank_ahead rank holds."""
+
+
+def stopped_ranks(timeline: Timeline) -> Iterator[Candidate]:
+    """Ranks whose last line the others printed, too, and then one more: they did not come as far."""
+    worlds = {wait.who.world for wait in timeline.waits}
+    tails = group_by(
+        [e for e in timeline.of_kind(LastLines) if e.who.rank is not None and e.who.world in worlds],
+        lambda event: event.who.rank or 0,
+    )
+    gave_up = {event.who.rank for event in timeline.timeout_events}
+    if timeline.folded or not timeline.waits or not gave_up & set(tails):
+        return
+    rows = [(form, rank) for rank, events in tails.items() for event in events for form in event.what.forms]
+    most = max(1, len(tails) // MOST_MISSING)
+    for form, printed in group_by(rows, lambda row: row[0]).items():
+        printers = {rank for _, rank in printed}
+        if len(printers) < FEWEST_RANKS or not 0 < len(tails) - len(printers) <= most:
+            continue
+        behind = set(tails) - printers
+        further = [tails[rank] for rank in printers]
+        last = [e for rank in sorted(behind) for e in tails[rank] if _stopped_before(e, form, further)]
+        culprits = tuple(distinct_ranks(event.who for event in last))
+        if {who.rank for who in culprits} == behind and not behind & gave_up:
+            words = shorten(last[0].text, QUOTE_LENGTH, placeholder=" ...")
+            did = f'never entered {collective_name(timeline)}: its last line is "{words}"'
+            evidence = (*last[:3], *(wait.event for wait in timeline.waits[:2]))
+            yield absent_rank(timeline, culprits, evidence, did, "absence", "low")
+            return
+
+
+def _stopped_before(
+    event: Event[LastLines], form: str, further: Sequence[Sequence[Event[LastLines]]]
+) -> bool:
+    """True where all that printed a form did so behind the last line of a rank, or it waits."""
+    last = event.what.forms[-1]
+    if all(any(_follows(own.what.forms, last, form) for own in events) for events in further):
+        return True
+    forms = {form for events in further for own in events for form in own.what.forms}
+    return (
+        _WAITS.search(event.text) is not None and last not in forms and not forms.isdisjoint(event.what.forms)
+    )
+
+
+def _follows(forms: Sequence[str], first: str, second: str) -> bool:
+    """True where one form is behind another one."""
+    return first in forms and second in forms[forms.index(first) :]
