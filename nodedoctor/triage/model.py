@@ -53,12 +53,19 @@ _ROLES = (
     ("reference", re.compile(r"[Rr]ef(?:erence)?(?![a-z])")),
     ("critic", re.compile(r"[Cc]ritic|ValueModel")),
     ("reward", re.compile(r"[Rr]eward")),
-    ("rollout", re.compile(r"vLLM|[Vv]llm|VLLM|SGLang|sglang|[Rr]ollout|InferenceEngine|EngineCore|LLMRay")),
+    (
+        "rollout",
+        re.compile(
+            r"vLLM|[Vv]llm|VLLM|SGLang|sglang|[Rr]ollout|InferenceEngine|EngineCore|LLMRay|RayWorkerWrapper|EnvRunner"
+        ),
+    ),
     ("policy", re.compile(r"[Pp]olicy|(?<![a-z])[Aa]ctor(?:Model|Worker|RefRollout)|TrainWorker")),
 )
 """Actors of SkyRL (PolicyWorker, RefWorker, CriticWorker), OpenRLHF (PolicyModelActor, ReferenceModelActor,
 CriticModelActor, RewardModelActor, LLMRayActor), verl (ActorRolloutRefWorker, CriticWorker, vLLMHttpServer)
 and NeMo-RL; the first that fits. verl's WorkerDict holds several of them."""
+ENGINE_WORLD = "vLLM or SGLang"
+"""The world of the workers of an inference engine, which count their own ranks, and those of one replica."""
 
 
 @record

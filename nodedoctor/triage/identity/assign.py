@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from nodedoctor.debug import Log
+from nodedoctor.triage.identity.file_trees import ranks_in_trees
 from nodedoctor.triage.identity.hosts import hosts_of, ranks_from_hosts
 from nodedoctor.triage.identity.labels import Sources, is_rank
 from nodedoctor.triage.identity.paths import has_one_file_tree, identities_from_paths
@@ -28,9 +29,18 @@ from nodedoctor.triage.identity.processes import (
 )
 from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import LOCAL_RANK_LABEL, NOBODY, TASK_LABEL, Event, Identity
+from nodedoctor.triage.model import (
+    DEFAULT_WORLD,
+    ENGINE_WORLD,
+    LOCAL_RANK_LABEL,
+    NOBODY,
+    TASK_LABEL,
+    Event,
+    Identity,
+)
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import OF_SRUN, ProcessExit
+from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom, XidReported
 from nodedoctor.triage.patterns.trace import ExceptionRaised
@@ -56,7 +66,11 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     people = [location for stats in sources.values() for location in stats.locations]
     people += AgentTable(events).people
     # without their hosts, which may be those of peers
-    people += [RankLocation(event.who.rank, event.who.local_rank) for event in events]
+    people += [
+        RankLocation(event.who.rank, event.who.local_rank) for event in events if event.kind is not LastLines
+    ]
+    in_trees = ranks_in_trees(owners, sources, events, world)
+    people += [RankLocation(rank, owners[path].local_rank) for path, rank in in_trees.items()]
     one_node = is_one_node(people, world, events) and has_one_file_tree(sources)
 
     @cache
@@ -74,6 +88,7 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
             "its line": who.rank,
             "a label in front": label,
             "the file's name": owner.rank,
+            "its node's files": in_trees.get(source),
             "the host's name": by_host.get(who.host or ""),
             "its local rank": local_rank if one_node else None,
         }
@@ -81,11 +96,28 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
             who.fill_from(owner), rank=_first_rank(source, claims), local_rank=local_rank, labels=()
         )
 
-    return [_with_identity(event, identify(event.place.source, event.who)) for event in events]
+    return _separate_engines(
+        [_with_identity(event, identify(event.place.source, event.who)) for event in events]
+    )
 
 
-def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
-    """The events of one run, with ranks by process id, GPU or list."""
+def _separate_engines(events: list[Event[Any]]) -> list[Event[Any]]:
+    """The events, workers of an inference engine without ranks where other programs have some."""
+    alone = all(event.who.rank is None or event.who.world == ENGINE_WORLD for event in events)
+
+    def as_process(who: Identity) -> Identity:
+        return replace(who, world=DEFAULT_WORLD, rank=who.rank if alone else None)
+
+    return [
+        replace(event, who=as_process(event.who)) if event.who.world == ENGINE_WORLD else event
+        for event in events
+    ]
+
+
+def assign_by_events(
+    events: Sequence[Event[Any]], last_lines: Sequence[Event[LastLines]] = ()
+) -> tuple[list[Event[Any]], list[Event[LastLines]]]:
+    """The events of one run and the last lines of its speakers, with ranks by process id, GPU or list."""
     events = rank_group_members(rank_communicators(events))
     events = join_exit_codes(join_full_gpus(join_ray_tasks(events)))
     agents = AgentTable(events)
@@ -109,7 +141,10 @@ def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
         }
         return replace(who, rank=_first_rank(event.place.source, claims))
 
-    return [_with_identity(event, identify(event)) for event in events]
+    return (
+        [_with_identity(event, identify(event)) for event in events],
+        [_with_identity(event, identify(event)) for event in last_lines],
+    )
 
 
 def _with_identity(event: Event[Any], who: Identity) -> Event[Any]:

@@ -214,7 +214,7 @@ class EventReader:
         yield from self._read_printer(line)
         yield from self._pods.read(line)
         shape = _SHAPES.shape_of(line.text)
-        events = [self._pods.add_pod(event) for event in self._own_events(line, shape)]
+        events = [self._pods.complete(event) for event in self._own_events(line, shape)]
         yield from self._open_errors.read(line)
         if self._last_error.read(line, erred=any(e.kind not in NON_ERRORS for e in events)):
             yield Event.at(line, Mark.SURVIVED_ERROR)

@@ -17,8 +17,10 @@ _NAME = re.compile(r"Name:\s+(?P<pod>[a-z0-9][\w.-]{1,252})$")
 _COMMAND = re.compile(r"(?:\S{0,80}[$#%] |\+ )\S")
 _ROW = re.compile(r"(?P<pod>[a-z0-9][\w.-]{1,252})\s+\d{1,3}/\d{1,3}\s+\S+\s+\d")
 """A row of `kubectl get pods`: name, ready containers, status, restarts."""
+_STATE = re.compile(r"\s*(?P<last>Last )?State:\s+(?P<state>\w+)$")
+"""A container's state, and the one before the restart behind which it is what it is now."""
 _GPUS = re.compile(r"\s+nvidia\.com/gpu:\s+(?P<count>\d{1,3})$")
-_RANK = re.compile(r"\s+RANK:\s+(?P<rank>\d{1,7})$")
+_RANK = re.compile(r"\s*RANK:\s+(?P<rank>\d{1,7})$")
 """Kubeflow's operators set it for each pod: the rank of a process only where a pod has one GPU."""
 
 
@@ -28,6 +30,8 @@ class PodDescriptions:
     def __init__(self) -> None:
         self._pod = ""
         self._has_one_gpu = False
+        self._state = ""
+        self._is_last_state = False
 
     def read(self, line: Line) -> Iterator[Event[Any]]:
         """The rank of a pod with one GPU, at the line of its environment."""
@@ -35,16 +39,26 @@ class PodDescriptions:
         begins = _NAME.match(text) or _DESCRIBES.search(text)
         if begins or _COMMAND.match(text):
             self._pod, self._has_one_gpu = begins["pod"] if begins else "", False
+            self._state, self._is_last_state = "", False
         if not self._pod:
             return
-        if (gpus := _GPUS.match(text)) is not None:
+        if (state := _STATE.match(text)) is not None:
+            self._is_last_state = state["last"] is not None
+            self._state = self._state if self._is_last_state else state["state"]
+        elif (gpus := _GPUS.match(text)) is not None:
             self._has_one_gpu = gpus["count"] == "1"
+            self._is_last_state = False
         elif self._has_one_gpu and (match := _RANK.match(text)) is not None:
             rank = whole_number(match["rank"], LARGEST_WORLD - 1)
             yield Event.at(line, Mark.RANK_OF_POD, who=Identity(rank=rank, host=self._pod))
 
-    def add_pod(self, event: Event[Any]) -> Event[Any]:
-        """The event with the pod that its row names, or that is described."""
+    def complete(self, event: Event[Any]) -> Event[Any]:
+        """The event with the pod that its row names, or that is described.
+
+        What ended a container that runs again, or came to another end, decides nothing.
+        """
+        if self._is_last_state and self._pod and self._state in ("Running", "Terminated"):
+            event = replace(event, manner="handled")
         if not isinstance(event.what, HostOom) or event.what.said_by != "Kubernetes" or event.who.host:
             return event
         row = _ROW.match(event.text)

@@ -20,6 +20,15 @@ _BEGINS = re.compile(r"^\W{0,2}(?:global[ _])?(?:[Rr]ank|RANK)[ =:_]{0,2}(?P<ran
 """How lines of programs without a prefix begin: `rank=3 done`."""
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 
+WAS_DONE = re.compile(
+    r"(?i)\b(?:exhausted|StopIteration|(?:no more|(?:ran|run|is|was) out of|no \w{1,12} left"
+    r"|end of(?: the| its)?) (?:train\w{0,3} )?(?:data\w{0,8}|batch(?:es)?|samples?|examples?|shards?)"
+    r"|(?:leav(?:es?|ing)|left|exit(?:s|ed|ing)?)(?: \w{1,8})? (?:training|(?:training|train|main) loop"
+    r"|cleanly|normally|early|with (?:exit )?(?:code|status) 0)|early[ -]stop(?:ping|ped)?"
+    r"|train\w{0,3}(?: loop)? (?:is |has )?(?:done|finished|complete[d]?|over|ended))\b"
+)
+"""Words of a rank that has done what it had to, by itself."""
+
 
 @record
 class LastLines:

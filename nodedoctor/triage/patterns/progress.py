@@ -266,8 +266,9 @@ def _world_size(match: re.Match[str]) -> WorldSize:
 
 
 def _group_joined(match: re.Match[str]) -> GroupJoined:
-    size = world_size(match["size"]) if match["size"] else bounded_integer(match["peers"]) + 1
-    return GroupJoined(size, rank_number(match["own"] or match["own2"]))
+    size = match["size"] or match["size3"] or match["size4"]
+    own = match["own"] or match["own2"] or match["own3"] or match["own4"]
+    return GroupJoined(world_size(size) if size else bounded_integer(match["peers"]) + 1, rank_number(own))
 
 
 def _pids_of_ranks(match: re.Match[str]) -> PidRoster:
@@ -298,7 +299,8 @@ RESOURCE_TRACKER_WARNING
 # launchers and programs
 _world_size
     (?:world[_ ]?size|WORLD_SIZE|world)['"]?\s*[=:]+\s*(?P<n>\d{1,5})\b|\bsize: (?P<n2>\d+), global rank
-    |nranks (?P<n3>\d+)|(?:^|[(\[] ?|[Gg]lobal[ _])[Rr]ank[ :=]{1,2}\d{1,6} ?(?:/|of) ?(?P<n4>\d{1,6})\b
+    |nranks (?P<n3>\d+)|\bMEMBER: \d{1,6}/(?P<n5>\d{1,6})\b
+    |(?:^|[(\[] ?|[Gg]lobal[ _])[Rr]ank[ :=]{1,2}\d{1,6} ?(?:/|of) ?(?P<n4>\d{1,6})\b
 # options, settings and variables of torchrun, accelerate, Slurm and others
 SEVERAL_NODES
     (?<![\w.])-{0,2}(?:(?:nnodes|NNODES|num_nodes|num_machines|SLURM_JOB_NUM_NODES|SLURM_NNODES|min_nodes
@@ -334,20 +336,27 @@ RANK_OF_PID
     (?:(?!\b(?:[Ww]orker|[Ll]oader|[Cc]hild|[Pp]arent|[Ss]erver|[Ee]ngine|by|to|from|other)\b).){0,60}?
     [ (,;]p(?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})\b
 RANK_OF_PID
-    \bp(?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})[,;:]? (?:is |as |-> )?(?:global[_ ]|world[_ ])?
+    \b(?:p(?:id|ID)[ :=]|[Pp]rocess ){1,2}(?P<pid>\d{2,7})[,;:]? (?:is |as |-> )?(?:global[_ ]|world[_ ])?
     rank[ :=]{1,2}(?P<rank>\d{1,6})\b
-# torch's gloo, and what programs say of themselves behind a prefix with their process
+# Slurm's number of a task, which is the rank where it is no launcher
+RANK_OF_PID
+    (?:\bSLURM_PROCID[ :=]{1,2}|\btask[ :=]{1,2})(?P<rank>\d{1,6})\b
+    (?:\W{1,3}\w{1,20}[=:]\S{1,64}){0,4}?\W{1,3}
+    p(?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})\b
+# torch's gloo, Lightning, and what programs say of themselves behind a prefix with their process
 _group_joined
     ^\[Gloo\] Rank (?P<own>\d{1,6}) is connected to (?P<peers>\d{1,6}) peer ranks\b
     |^(?:[Gg]lobal[_ ]|[Ww]orld[_ ])?[Rr]ank[ :=]{1,2}(?P<own2>\d{1,6})\b.{0,60}?
     \bworld[_ ]size[ :=]{1,2}(?P<size>\d{1,6})\b
+    |(?:^|[|\[(] ?)[Rr]ank[ :=]{1,2}(?P<own3>\d{1,6}) ?(?:/|of) ?(?P<size3>\d{1,6})\b
+    |\bGLOBAL_RANK: (?P<own4>\d{1,6}), MEMBER: \d{1,6}/(?P<size4>\d{1,6})\b
 # which process a rank is, behind a prefix with the rank
 RANK_OF_PID
     (?:^|\[rank[ :=]?(?P<rank>\d{1,6})\]:? )(?:[Ss]tarted|[Rr]eady|[Rr]unning|[Hh]ello)?[ :,(]{0,3}
     (?:host(?:name)?[ :=]{1,2}(?P<host>[\w.-]{1,64})[ ,;]{1,2})?
     (?:(?:host(?:name)?|node|device|local[_ ]rank|world[_ ]size|[gG][pP][uU])[ :=]{1,2}
     [\w.:-]{1,64}[ ,;]{1,2}){0,4}
-    p(?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})\b
+    [Pp](?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})\b
     [ ,;)]{0,3}(?:$|on\b|host|cuda|device|[gG][pP][uU]|local|node|ready|started|running|world)
 _pids_of_ranks
     \b[Pp](?:id|ID)s?\b.{0,60}?\b

@@ -16,10 +16,12 @@ from nodedoctor.triage.patterns.stacks import StackFrame, is_beside_job
 STEPS_BEHIND = 3
 """Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""
 RAISED = re.compile(
-    r"^((?:[A-Za-z_]\w*\.)*(?:(?:Base)?Exception|OutOfResources|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
+    r"^(?!L(?:ustre|Net)Error: )"
+    r"((?:[A-Za-z_]\w*\.)*(?:(?:Base)?Exception|OutOfResources|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
     r"|Aborted|Iteration|Expired|NotFound|Denied|Refused|Unavailable|Invalid)))(?:\(\w+\))?"
     r"(?::\s?(.*))?$"
 )
+"""Lustre's clients in the kernel begin their lines in the same way."""
 _QUALIFIED = re.compile(
     r"^((?:[A-Za-z_]\w*\.)+(?:[A-Z]\w*|error|timeout|gaierror|herror)|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+){1,8})(?::\s(.*))?$"
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 from nodedoctor.grouping import group_by
 from nodedoctor.triage.identity.assign import assign_by_events, identify_waiting
+from nodedoctor.triage.identity.file_trees import later_attempts
 from nodedoctor.triage.identity.world import world_size
 from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SideError
 from nodedoctor.triage.patterns.last_lines import LastLines
@@ -31,16 +32,22 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
     sources = drop_copies(by_source(events))
     earlier_runs: list[list[Event[Any]]] = []
     also_seen: list[SideError] = []
+    later = later_attempts(source[0].place.source for source in sources)
+    last_lines: list[Event[Any]] = []
     for source in sources:
-        *earlier, latest = separate_runs(source)
+        own_last_lines = [event for event in source if event.kind is LastLines]
+        *earlier, latest = separate_runs([event for event in source if event.kind is not LastLines])
+        if attempts := later.get(source[0].place.source):
+            earlier, latest = [*earlier, latest, *[LoggedRun(())] * (attempts - 1)], LoggedRun(())
         incidents = max(incidents, sum(map(_has_failed, earlier)))
+        last_lines += _of_run(own_last_lines, latest, is_only=not earlier)
         decisive, handled = decide_in_log(list(latest.events))
         last += decisive
         also_seen += handled
         for number, run in enumerate(reversed(earlier)):
             earlier_runs += [[]] if len(earlier_runs) == number else []
             earlier_runs[number] += run.events
-    last = assign_by_events(last)
+    last, last_lines = assign_by_events(last, last_lines)
     waits, expected = tuple(_collect_waits(last)), world_size(last)
     last, handled = decide_in_job(last, describe_job(last, waits, expected))
     return Timeline(
@@ -55,7 +62,14 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
         not_before={key: at for source in by_source(last) for key, at in not_before(source).items()},
         expected=expected,
         earlier=tuple(map(tuple, earlier_runs[::-1])),
+        last_lines=tuple(last_lines),
     )
+
+
+def _of_run(last_lines: list[Event[Any]], run: LoggedRun, *, is_only: bool) -> list[Event[Any]]:
+    """The last lines of a log that are of its last run."""
+    start = 0 if is_only else run.events[0].place.offset if run.events else None
+    return [event for event in last_lines if start is not None and event.place.offset >= start]
 
 
 def _has_failed(run: LoggedRun) -> bool:
@@ -124,7 +138,6 @@ def not_before(source: Sequence[Event[Any]]) -> dict[int, float]:
     Only where one log took the lines of several ranks as they came: its ranks take turns, and its times only
     go forward. Logs that were put one behind another tell nothing between their ranks.
     """
-    source = [event for event in source if event.kind is not LastLines]  # emitted later than it was printed
     speakers = [event.who.rank for event in source if event.who.rank is not None]
     turns = sum(rank != next_rank for rank, next_rank in pairwise(speakers))
     times = [event.time for event in source if event.time is not None and event.who.rank is not None]

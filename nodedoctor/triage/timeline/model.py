@@ -15,6 +15,7 @@ from nodedoctor.triage.patterns import NON_ERRORS
 from nodedoctor.triage.patterns.activity import TrainingActivity
 from nodedoctor.triage.patterns.exits import LauncherSignalled, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
+from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.patterns.machine import MemoryUser, NodeLost
 from nodedoctor.triage.patterns.nccl import Communicator, NcclError
 from nodedoctor.triage.patterns.other_way import OtherWayWorked
@@ -115,6 +116,8 @@ class Timeline:
     not_before: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
     """By `id` of an event without a time: the time before which it was not printed."""
     earlier: tuple[tuple[Event[Any], ...], ...] = ()
+    last_lines: tuple[Event[LastLines], ...] = ()
+    """What each speaker printed last, which is no event of the incident."""
 
     @cached_property
     def waiting_ranks(self) -> frozenset[int | None]:
@@ -153,10 +156,11 @@ class Timeline:
         """Everything that is not a sign of life or of order."""
         return [event for event in self.events if event.kind not in QUIET]
 
-    @property
+    @cached_property
     def ranks_seen(self) -> frozenset[int]:
         """Global ranks that printed something, or that a launcher listed."""
-        return frozenset(e.who.rank for e in self.events if e.who.rank is not None)
+        speakers = (event.who.rank for event in (*self.events, *self.last_lines))
+        return frozenset(rank for rank in speakers if rank is not None)
 
     @cached_property
     def first_wait(self) -> CollectiveWait | None:

@@ -23,7 +23,6 @@ _WORDED = re.compile(
 _CLOCK = re.compile(
     r"\[\d\d:\d\d:\d\d(?:\.\d+)?\] ?|\d\d:\d\d:\d\d(?:[.,]\d+)?(?: - | \| | )(?=.)|\[\d{1,7}\] (?=\[)"
     r"|\[\d{1,2}/\d{1,2}/\d{2,4} \d\d:\d\d:\d\d\] ?"
-    r"|\[\d\d:\d\d:\d\d(?:[.,]\d+)? (?=(?:[Rr]ank ?|r|R|rk)\d{1,6}\] )"
 )
 _SECONDS = re.compile(r"(1\d{9})(?:\.(\d{1,9})|(\d{3}))? (?=\S)")
 _SHORT_DATE = re.compile(r"(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: - | \| | )")

@@ -6,7 +6,14 @@ import re
 
 from nodedoctor.triage.lines.prefix.clocks import read_date
 from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, PrefixInfo, Reader, ignore_prefix
-from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD, SHORT_LABEL
+from nodedoctor.triage.model import (
+    DEFAULT_WORLD,
+    ENGINE_WORLD,
+    LARGEST_PID,
+    LARGEST_WORLD,
+    SHORT_LABEL,
+    Identity,
+)
 from nodedoctor.whole_numbers import whole_number
 
 _RANK = re.compile(r"[ \t]{0,8}\[rank(\d{1,6})\](?::|(?=[][ ])) ?")
@@ -17,17 +24,15 @@ _MPI = re.compile(
 """Open MPI's `--tag-output`, and SageMaker's form of it, which has the host, too."""
 _LOGGER_RANK = re.compile(
     r"[\[(<](?:[Rr]ank: |rank |RANK |[Gg]lobal [Rr]ank:? |[Rr]ank[=:]|RANK[=:])(\d{1,6})[\])>]:? ?"
-    r"|(?:[Rr]ank[ =]?|RANK[ =]?)(\d{1,6})(?:: | ?\| | - |\] |\t)"
+    r"|(?:[Rr]ank[ =]?|RANK[ =]?)(\d{1,6})(?:: | ?\| | - |\t)"
     r"|[\[(<](?:[Rr]ank[ =:]?|R)(\d{1,6})(?:/| of )\d{1,6}[\])>]:? ?"
     r"|R(\d{1,6})/\d{1,6} (?:[|>] )?(?= {0,40}\S)"
 )
 _SHORT_RANK = re.compile(
-    r"[\[(<](?:r|rk|R|RK)(\d{1,5})[\])>]:? (?= {0,40}\S)|(?:r|rk|R|RK)(\d{1,5})(?: ?[|>]|\]) (?= {0,40}\S)"
+    r"[\[(<](?:r|rk|R|RK)(\d{1,5})[\])>]:? (?= {0,40}\S)|(?:r|rk|R|RK)(\d{1,5}) ?[|>] (?= {0,40}\S)"
+    r"|\[\d\d:\d\d:\d\d(?:[.,]\d{1,9})? (?:r|rk|R|RK|[Rr]ank[ =]?)(\d{1,5})\] (?= {0,40}\S)"
 )
-"""What programs call a rank for short: one where several differ, and also another number elsewhere.
-
-A bracket that only ends here had the time in front: `[12:00:01 r2] `.
-"""
+"""What programs call a rank for short: one where several differ, and also another number elsewhere."""
 _COMPOSER = re.compile(
     r"rank(\d{1,6})\[(\d{1,7})\]\[[\w-]{1,40}\]: (?:([DIWEC])[A-Z]{3,7}: [\w.]{1,80}: )?(?=\S)"
 )
@@ -85,7 +90,7 @@ def _read_logger_rank(match: re.Match[str], prefix: PrefixInfo) -> None:
 
 def _read_short_rank(match: re.Match[str], prefix: PrefixInfo) -> None:
     if prefix.who.rank is None and prefix.who.world == DEFAULT_WORLD:
-        prefix.labels += ((SHORT_LABEL, int(match[1] or match[2])),)
+        prefix.labels += ((SHORT_LABEL, int(match[1] or match[2] or match[3])),)
 
 
 def _read_composer(match: re.Match[str], prefix: PrefixInfo) -> None:
@@ -111,8 +116,10 @@ def _read_ray(match: re.Match[str], prefix: PrefixInfo) -> None:
         world = verl[1]
         prefix.add(local_rank=int(verl[3]))
         prefix.labels = (("node", int(verl[2])),)
-    if vllm or rank is not None:
-        world, rank = DEFAULT_WORLD, rank if rank is not None or vllm is None else int(vllm[1])
+    if vllm:
+        world, rank = ENGINE_WORLD, rank if rank is not None else int(vllm[1])
+    elif rank is not None:
+        world = ENGINE_WORLD if Identity(world=world).role == "rollout" else DEFAULT_WORLD
     prefix.add(world=world, pid=whole_number(match[3], LARGEST_PID), host=match[4], rank=rank)
 
 
@@ -145,7 +152,7 @@ def _read_sglang(match: re.Match[str], prefix: PrefixInfo) -> None:
     read_date(match, prefix)
     # beside a rank of data or pipeline it is no global one, but where that of experts is the same
     alone = re.fullmatch(r"(?: DP\d+)? TP(\d+) EP\1| TP(\d+)", match[8])
-    prefix.add(rank=int(alone[1] or alone[2]) if alone else None)
+    prefix.add(world=ENGINE_WORLD, rank=int(alone[1] or alone[2]) if alone else None)
 
 
 RANK: Reader = (_RANK, _read_rank, "[ \t")

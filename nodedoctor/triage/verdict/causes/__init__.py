@@ -12,7 +12,6 @@ from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import LauncherSignalled, LeftFirst, ProcessExit
 from nodedoctor.triage.patterns.frameworks import CollectiveShape
-from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import DriveError, HostOom, KernelTaskHung, NodeLost, XidReported
 from nodedoctor.triage.patterns.nccl import BusBandwidth, DuplicateGpu, IbFlush, VirtualInterface
@@ -93,7 +92,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     missing.legitimate_work: (LongWork,),
     missing.waits_in_a_save: (TimedOut, GlooTimeout),
     missing.lagging_rank: (TimedOut,),
-    stopped.stopped_ranks: (LastLines,),
+    stopped.stopped_ranks: (TimedOut,),
     infrastructure.flushed_connection: (IbFlush,),
     infrastructure.cut_connection: (PeerGone,),
     infrastructure.virtual_interface: (VirtualInterface,),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
-from textwrap import shorten
+from collections.abc import Sequence
 from typing import Any
 
 from nodedoctor.triage.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.identity.world import is_one_node, short_host
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
-from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, is_brief
 from nodedoctor.triage.patterns.store import GlooTimeout
 from nodedoctor.triage.patterns.trace import ExceptionRaised
@@ -21,16 +19,6 @@ from nodedoctor.wording import count_with_noun, decimal, singular_or_plural
 
 _SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model|state|pretrained|weights)")
 """Functions and process groups that save, as torchtune, NeMo, Megatron and Lightning call them."""
-
-_LEAVES = re.compile(
-    r"(?i)\b(?:exhausted|StopIteration|(?:no more|(?:ran|run|is|was) out of|no \w{1,12} left"
-    r"|end of(?: the| its)?) (?:train\w{0,3} )?(?:data\w{0,8}|batch(?:es)?|samples?|examples?|shards?)"
-    r"|(?:leav(?:es?|ing)|left|exit(?:s|ed|ing)?)(?: \w{1,8})? (?:training|(?:training|train|main) loop"
-    r"|cleanly|normally|early|with (?:exit )?(?:code|status) 0)|early[ -]stop(?:ping|ped)?"
-    r"|train\w{0,3}(?: loop)? (?:is |has )?(?:done|finished|complete[d]?|over|ended))\b"
-)
-"""Words of a rank that has done what it had to, by itself."""
-QUOTE_LENGTH = 100
 
 
 def absent_rank(
@@ -48,14 +36,10 @@ def absent_rank(
     """
     ranks = {who.rank for who in culprits}
     work = last_long_work(timeline, ranks) if not then else None
-    ends = _own_ends(timeline, ranks)
     asleep = [event for event in timeline.marked(Mark.DELIBERATE_SLEEP) if event.who.rank in ranks]
     doing = work.what.kind if work is not None else "a checkpoint was saved" if save_waits(timeline) else ""
     excuse = "" if asleep else doing
     cause: Cause = "timeout_too_short_legit_work" if excuse else "cpu_stuck_or_slow_rank"
-    if ends:
-        words = shorten(ends[0].text, QUOTE_LENGTH, placeholder=" ...")
-        cause, did, excuse = "user_code_exception", f'had come to its own end ("{words}")', ""
     victims = tuple(distinct_ranks(wait.who for wait in timeline.waits if wait.who.rank not in ranks))
     return Candidate(
         cause,
@@ -63,24 +47,11 @@ def absent_rank(
         confidence,
         f"{_with_gpu(culprits)} {did}{f' ({excuse})' if excuse else ''}; "
         f"{then.format(it=singular_or_plural(len(culprits), 'it', 'them')) or _waited(timeline, victims)}",
-        (*evidence, *ends[:2], *asleep[:1], *([work] if work is not None else [])),
+        (*evidence, *asleep[:1], *([work] if work is not None else [])),
         culprits,
         victims,
         collective=timeline.waits[0].work if timeline.waits else None,
     )
-
-
-def _own_ends(timeline: Timeline, ranks: Container[int | None]) -> list[Event[Any]]:
-    """The lines with which all of some ranks say that they are done, as of those with less data."""
-    own_events = [
-        event
-        for kind in (LastLines, Mark.JOB_FINISHED, TrainingStep)
-        for event in (timeline.marked(kind) if isinstance(kind, Mark) else timeline.of_kind(kind))
-        if event.who.rank in ranks
-    ]
-    last = {event.who.rank: event for event in sorted(own_events, key=lambda event: event.place.offset)}
-    ends = [event for event in last.values() if _LEAVES.search(event.text)]
-    return ends if len(ends) == len(last) else []
 
 
 def collective_name(timeline: Timeline) -> str:

@@ -13,6 +13,7 @@ from nodedoctor.triage.flight.compare_ranks import find_minority
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event
 from nodedoctor.triage.patterns.frameworks import DIFFER, CollectiveShape
+from nodedoctor.triage.patterns.last_lines import WAS_DONE, LastLines
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.stacks import COLLECTIVES, StackFrame, is_library
 from nodedoctor.triage.patterns.store import (
@@ -192,7 +193,7 @@ def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
     gave_up += [e.who.rank for kind in (GlooTimeout, PeerGone) for e in timeline.of_kind(kind)]
     victims = {rank for rank in gave_up if rank is not None}
     bars, short = ended_bars(e for e in timeline.events if not timeline.late(e))
-    ends = _ordinary_ends(timeline)
+    ends = [*_ordinary_ends(timeline), *_last_words_of_ends(timeline)]
     done = distinct_ranks([*done, *(e.who for e in bars if short & victims), *(e.who for e in ends)])
     early = tuple(who for who in done if who.rank not in victims)
     if early and victims and len(early) <= len(victims):
@@ -213,6 +214,11 @@ def _ordinary_ends(timeline: Timeline) -> list[Event[Mark]]:
         for event in timeline.marked(Mark.PROGRAM_ENDED)
         if event.who.rank not in in_trouble and not timeline.late(event)
     ]
+
+
+def _last_words_of_ends(timeline: Timeline) -> list[Event[LastLines]]:
+    """The last lines of ranks that say that they have nothing more to do."""
+    return [event for event in timeline.last_lines if WAS_DONE.search(event.text)]
 
 
 def _point_to_point(timeline: Timeline) -> bool:

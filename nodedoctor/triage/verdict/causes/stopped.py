@@ -28,7 +28,7 @@ def stopped_ranks(timeline: Timeline) -> Iterator[Candidate]:
     """Ranks whose last line the others printed, too, and then one more: they did not come as far."""
     worlds = {wait.who.world for wait in timeline.waits}
     tails = group_by(
-        [e for e in timeline.of_kind(LastLines) if e.who.rank is not None and e.who.world in worlds],
+        [e for e in timeline.last_lines if e.who.rank is not None and e.who.world in worlds],
         lambda event: event.who.rank or 0,
     )
     gave_up = {event.who.rank for event in timeline.timeout_events}
