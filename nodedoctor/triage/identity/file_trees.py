@@ -16,7 +16,7 @@ from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import AgentRanks, GroupJoined
 
 _ATTEMPT = re.compile(r"(?P<tree>^|.*/)(?:attempt|restart)[_-]?(?P<number>\d{1,4})/")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*\d[A-Za-z0-9-]*")
+_WORD = re.compile(r"[A-Za-z0-9-]+")
 
 
 def attempt_of(path: str) -> tuple[str, int] | None:
@@ -27,7 +27,7 @@ def attempt_of(path: str) -> tuple[str, int] | None:
 
 def later_attempts(paths: Iterable[str]) -> dict[str, int]:
     """By file: the number of attempts behind its own, of which there are files in its tree."""
-    attempts = {path: found for path in paths if (found := attempt_of(path)) is not None}
+    attempts = {path: attempt for path in paths if (attempt := attempt_of(path)) is not None}
     numbers: dict[str, set[int]] = defaultdict(set)
     for tree, number in attempts.values():
         numbers[tree].add(number)
@@ -42,18 +42,18 @@ def ranks_in_trees(
     Files say it themselves, else the list of an agent, or of those that failed, on the node of the tree.
     """
     trees = {
-        path: found[0]
+        path: attempt[0]
         for path, who in owners.items()
-        if who.local_rank is not None and who.rank is None and (found := attempt_of(path)) is not None
+        if who.local_rank is not None and who.rank is None and (attempt := attempt_of(path)) is not None
     }
     if not trees:
         return {}
-    said: dict[str, set[int]] = {path: set(sources[path].ranks) for path in trees}
+    own_ranks: dict[str, set[int]] = {path: set(sources[path].ranks) for path in trees}
     shifts: dict[str, set[int]] = defaultdict(set)
     for event in events:
         path, what = event.place.source, event.what
-        if path in said:
-            said[path] |= {rank} if (rank := _rank_in(event, world)) is not None else set()
+        if path in own_ranks:
+            own_ranks[path] |= {rank} if (rank := _rank_in(event, world)) is not None else set()
         elif isinstance(what, AgentRanks):
             for tree in {tree for tree in trees.values() if _is_beside(path, tree)}:
                 shifts[tree].add(what.ranks[0])
@@ -63,7 +63,7 @@ def ranks_in_trees(
             for tree in set(trees.values()):
                 if short_host(event.who.host) in map(short_host, tree.split("/")):
                     shifts[tree].add(event.who.rank - event.who.local_rank)
-    for path, ranks in said.items():
+    for path, ranks in own_ranks.items():
         if len(ranks) == 1:
             shifts[trees[path]].add(min(ranks) - (owners[path].local_rank or 0))
     return {
@@ -94,5 +94,5 @@ def _nodes(path: str) -> set[str]:
 def _is_beside(path: str, tree: str) -> bool:
     """True for the log of an agent in the folder above a tree, or with the name of its node."""
     above = os.path.dirname(tree.rstrip("/"))
-    folder, words = os.path.dirname(path), _WORD.findall(os.path.basename(path))
-    return folder == above or not _nodes(tree).isdisjoint(map(short_host, words))
+    words = {short_host(word) for word in _WORD.findall(os.path.basename(path)) if not word.isalpha()}
+    return os.path.dirname(path) == above or not _nodes(tree).isdisjoint(words)

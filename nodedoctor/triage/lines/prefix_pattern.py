@@ -37,6 +37,8 @@ LEVELS = (
 )  # fmt: skip
 _TOKEN = re.compile(r"^ *\d+|(?<! ) {2,}\d+|\d+|[A-Za-z]+|\s|.", re.DOTALL)
 _NUMBER = re.compile(r"\d+")
+_BAR = "%" + re.escape("|")
+"""Where a bar begins: its name is in front of it, and no prefix."""
 _MONTHS = (*MONTHS, "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MASKS = {**dict.fromkeys(LEVELS, "L"), **dict.fromkeys(_MONTHS, "M")}
 _PIECES = {
@@ -114,6 +116,8 @@ def _loses_meaning(
 
     What is the same in front of all lines counts nothing: `[Step 1/1]` is no progress. A rank in it is kept.
     """
+    if _BAR in pattern.pattern:
+        return True
     texts = list(texts)
     fronts = {match[0] for text in texts if (match := pattern.match(text))}
     is_same = len(fronts) == 1 < FEWEST < len(texts)

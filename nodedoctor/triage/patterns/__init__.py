@@ -313,7 +313,7 @@ def _detected(line: Line, detectors: Iterable[Detector]) -> Iterator[Event[Any]]
 
 _DEFAULT_GROUP = re.compile(r"\[PG [^\]]{0,60}\(default_pg\) Rank (?P<rank>\d{1,7})\]")
 """How a watchdog gives its rank in the default group: of this all ranks are."""
-_SAYS_RANK = re.compile(r"(?<!\bnot )\b[Rr]ank[ =:]{1,2}(?P<rank>\d{1,6})\b")
+_SAYS_RANK = re.compile(r"(?<!\bnot )\b[Rr]ank(?:[ =:]{1,2}|(?<=\[rank)(?=\d{1,6}\]))(?P<rank>\d{1,6})\b")
 """How programs without a prefix report progress in their own words: `rank=3 finished`."""
 _OWN_RANK = re.compile(r"^\[?[Rr]ank[ :=]?(?P<rank>\d{1,7})(?:\]?: |, node )")
 """The label with which an exception's message begins, `Rank 3: found NaN`: the rank of the program."""

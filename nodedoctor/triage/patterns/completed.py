@@ -18,7 +18,7 @@ _TRAINER_RESULT = re.compile(
 """How trainers report a training that they have done (Hugging Face, Lightning, Megatron, MLPerf).
 
 A script's own "Done" may follow a program that failed."""
-_PYTEST = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)\d{1,6} passed\b.{0,120} in \d[\d.]*s\b.*=$")
+PASSED_TESTS = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)\d{1,6} passed\b.{0,120} in \d[\d.]*s\b.*=$")
 """The last line of pytest, where all tests passed: what they raised on purpose is above."""
 _WORKER_GROUP = re.compile(r"\bworker group successfully finished\b")
 """What torchelastic's agent reports of all its processes (torch/distributed/elastic/agent/server/api.py)."""
@@ -30,7 +30,7 @@ _RAY_TRAIN = re.compile(r"^\W{0,3}Training completed after \d{1,9} iterations at
 _EVALUATED = re.compile(r"^\W{0,3}Tasks {0,40}\|Version\|")
 """The heading of the results of lm-eval (lm_eval/utils.py, make_table)."""
 
-OF_ALL_PROCESSES = (_PYTEST, _WORKER_GROUP)
+OF_ALL_PROCESSES = (PASSED_TESTS, _WORKER_GROUP)
 """What reports that every test, or every process, came to its end well."""
 LAST_RESULTS = (_VERL, _RAY_TRAIN)
 """The last results of drivers that then take down the workers of Ray."""

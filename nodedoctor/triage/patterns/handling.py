@@ -64,7 +64,8 @@ continued
     |unaffected\b|(?:is|are) not affected\b
 expected
   expected exception in test: {} (ok)
-    expected (?:exception|error|failure|timeout)\b|\(expected\)|(?:as|was|is) expected\b|known issue\b
+    expected (?:exception|error|failure|timeout)\b|\(expected\)
+    |(?:as|(?:this|that|it|which|error|failure) (?:was|is)) expected\b|known issue\b
     |expecting an? (?:exception|error|failure)\b|(?<!probably )(?<!likely )means that\b
     |pytest\.raises\b|assertraises\b|xfail(?:ed)?\b|test\w{0,60} passed\b
     |(?:simulated|injected|mocked?|fake) (?:\w{1,30} )?(?:fault|error|failure|exception)\b

@@ -16,7 +16,9 @@ MOST_SPEAKERS = 4096
 """Speakers whose lines are kept."""
 GAP = 64 << 10
 """Bytes between two lines that were read of a log, behind which a speaker may have said more. Ours."""
-_BEGINS = re.compile(r"^\W{0,2}(?:global[ _])?(?:[Rr]ank|RANK)[ =:_]{0,2}(?P<rank>\d{1,7})\b(?!/\d)")
+_BEGINS = re.compile(
+    r"^(?:[\w.]{1,40}: )?\W{0,2}(?:global[ _])?(?:[Rr]ank|RANK)[ =:_]{0,2}(?P<rank>\d{1,7})\b(?!/\d)"
+)
 """How lines of programs without a prefix begin: `rank=3 done`."""
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 

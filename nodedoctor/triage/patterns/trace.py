@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nodedoctor.record import record
 from nodedoctor.triage.model import NOBODY, SERIOUS, Event, Line
@@ -39,6 +40,8 @@ _FAILED = re.compile(
 """A warning that has to do with the traceback behind it; torchrun's about OMP_NUM_THREADS has not."""
 _CONDA_ERROR = re.compile(r"CommandNotFoundError|Conda\w{0,40}Error|Environment(?:Name|Location)NotFound")
 """What conda prints when a script calls it: the script goes on (`conda/exceptions.py`)."""
+_SET_APART = re.compile(r"; | -+>? |, (?=\w{2,20}ing\b(?! is\b| are\b))|[;,.]? \((?=[^()]{1,80}\)$)")
+"""What sets a program's words apart from the message of an error in front of them."""
 _AGAIN = "During handling of the above exception"
 _RERAISED = re.compile(r"Caught \w+ in (?:DataLoader worker|replica|pin memory|\w+ thread)\b")
 """How torch raises an error of a worker or thread again, above its traceback (`torch/_utils.py`)."""
@@ -134,7 +137,14 @@ def _lone_announcement(before: Line | None, error: str) -> Assertion:
 
 
 def _lone_manner(line: Line, end: int) -> Assertion:
-    """The manner of an exception in a line without a stack."""
+    """The manner of an exception in a line without a stack.
+
+    torch puts a rank in front of what the interpreter prints of an error that nothing caught: its message
+    may tell of what is skipped, ignored or expected, and only what is set apart behind it is the program's.
+    """
+    if line.who.rank is not None and not line.level and line.time is None:
+        aside = _SET_APART.search(line.text, end)
+        line = replace(line, text=line.text[:end] + (line.text[aside.start() :] if aside else ""))
     how = assertion_of(line, 0, end)
     return how if how in ("handled", "warning", "retold") else "plain"
 

@@ -65,6 +65,12 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
     ),
     SideRule(
         "survived",
+        "all tests passed behind it",
+        survived.drop_before_passed_tests,
+        (Mark.JOB_FINISHED,),
+    ),
+    SideRule(
+        "survived",
         "the process wrote 100 kB behind it",
         survived.drop_before_long_output,
         (Mark.SURVIVED_ERROR,),

@@ -11,6 +11,7 @@ from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.completed import (
     OF_ALL_PROCESSES,
+    PASSED_TESTS,
     REPORTS_OF_SUCCESS,
     SUPERVISED,
     is_end_of_training,
@@ -184,6 +185,14 @@ def _is_retold(event: Event[Any]) -> bool:
 
 def _was_caught(event: Event[Any]) -> bool:
     return _is_retold(event) or _is_caught(event.what)
+
+
+def drop_before_passed_tests(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without what was printed before all tests had passed: some raise errors, or make ranks wait."""
+    end = last_index(
+        events, lambda e: e.what is Mark.JOB_FINISHED and PASSED_TESTS.search(e.text) is not None
+    )
+    return [event for index, event in enumerate(events) if index >= end or event.kind in QUIET]
 
 
 def drop_ends_before_supervised_success(events: list[Event[Any]]) -> list[Event[Any]]:

@@ -37,7 +37,13 @@ def absent_rank(
     ranks = {who.rank for who in culprits}
     work = last_long_work(timeline, ranks) if not then else None
     asleep = [event for event in timeline.marked(Mark.DELIBERATE_SLEEP) if event.who.rank in ranks]
-    doing = work.what.kind if work is not None else "a checkpoint was saved" if save_waits(timeline) else ""
+    bar = _rising_bar(timeline, ranks) if work is None and not then else None
+    if work is not None:
+        doing = work.what.kind
+    elif bar is not None:
+        doing = f"at {bar.what.last[-1]:g} of {_total(bar)}, which rose while they waited"
+    else:
+        doing = "a checkpoint was saved" if save_waits(timeline) else ""
     excuse = "" if asleep else doing
     cause: Cause = "timeout_too_short_legit_work" if excuse else "cpu_stuck_or_slow_rank"
     victims = tuple(distinct_ranks(wait.who for wait in timeline.waits if wait.who.rank not in ranks))
@@ -47,7 +53,7 @@ def absent_rank(
         confidence,
         f"{_with_gpu(culprits)} {did}{f' ({excuse})' if excuse else ''}; "
         f"{then.format(it=singular_or_plural(len(culprits), 'it', 'them')) or _waited(timeline, victims)}",
-        (*evidence, *asleep[:1], *([work] if work is not None else [])),
+        (*evidence, *asleep[:1], *(event for event in (work, bar) if event is not None)),
         culprits,
         victims,
         collective=timeline.waits[0].work if timeline.waits else None,
@@ -135,6 +141,37 @@ def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[L
         later_steps = [e for e in steps if e.place.offset > event.place.offset and not timeline.late(e)]
         return event if len(later_steps) <= 1 else None
     return None
+
+
+def _rising_bar(timeline: Timeline, ranks: set[int | None]) -> Event[TrainingStep] | None:
+    """The last value of a bar of one of some ranks, if it rose while others waited that draw no such bar."""
+    began = min((wait.began for wait in timeline.waits if wait.began is not None), default=None)
+    steps = timeline.of_kind(TrainingStep)
+    of_others = {_bar_name(event) for event in steps if event.who.rank in timeline.waiting_ranks}
+    bars = [
+        event
+        for event in steps
+        if event.who.rank in ranks
+        and event.what.last[-1] < _total(event)
+        and _bar_name(event) not in of_others
+        and not timeline.late(event)
+    ]
+    last = max(bars, key=timeline.moment, default=None)
+    rose = last is not None and None not in (last.time, began) and (last.time or 0) > (began or 0)
+    return last if rose else None
+
+
+def _total(event: Event[TrainingStep]) -> int:
+    """What a bar or a counter comes to at its end; 0 where it does not say."""
+    match = _TOTAL.search(event.what.series)
+    return int(match[1]) if match else 0
+
+
+_TOTAL = re.compile(r"(?:/| of )(\d{1,12})$")
+
+
+def _bar_name(event: Event[TrainingStep]) -> str:
+    return event.what.series.rpartition("|")[2]
 
 
 def save_waits(timeline: Timeline) -> list[Event[Any]]:

@@ -23,6 +23,7 @@ from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom, MemoryUser
 from nodedoctor.triage.patterns.nccl import DuplicateGpu
 from nodedoctor.triage.patterns.progress import SettingMentioned
+from nodedoctor.triage.patterns.store import BarrierMissed
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.culprits import find_culprits, independent_failures
 from nodedoctor.triage.verdict.causes.first_exits import people_of
@@ -127,11 +128,23 @@ def host_memory(timeline: Timeline) -> Iterator[Candidate]:
     headline = f"{describe_identities(culprits) or 'a process'} used up {what} (reported by {by})"
     if not culprits:
         hosts = {event.who.host for event in ooms if event.who.host}
-        culprits = (Identity(host=hosts.pop()),) if len(hosts) == 1 else ()
-        headline = _describe_memory(ooms, culprits) or headline
+        culprits = (Identity(rank=_sole_missing(timeline), host=hosts.pop()),) if len(hosts) == 1 else ()
+        has_rank = any(who.rank is not None for who in culprits)
+        who = describe_identities(culprits)
+        headline = (
+            f"{who} used up {what} (reported by {by})"
+            if has_rank
+            else _describe_memory(ooms, culprits) or headline
+        )
     besides = [event for event in (hog, killed) if event is not None]
     evidence: tuple[Event[Any], ...] = (*ooms[:4], *besides)
     yield Candidate("peer_host_oom", "fault", "high", headline, evidence, culprits)
+
+
+def _sole_missing(timeline: Timeline) -> int | None:
+    """The only rank of which a coordinator heard nothing any more."""
+    ranks = {rank for event in timeline.of_kind(BarrierMissed) for rank in event.what.ranks}
+    return ranks.pop() if len(ranks) == 1 and timeline.marked(Mark.HEARTBEAT_LOST) else None
 
 
 def _largest_process(timeline: Timeline, ooms: list[Event[HostOom]]) -> Event[MemoryUser] | None:
