@@ -72,6 +72,7 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     in_trees = ranks_in_trees(owners, sources, events, world)
     people += [RankLocation(rank, owners[path].local_rank) for path, rank in in_trees.items()]
     one_node = is_one_node(people, world, events) and has_one_file_tree(sources)
+    one_node = one_node and None not in in_trees.values()
 
     @cache
     def identify(source: str, who: Identity) -> Identity:

@@ -36,10 +36,11 @@ def later_attempts(paths: Iterable[str]) -> dict[str, int]:
 
 def ranks_in_trees(
     owners: Mapping[str, Identity], sources: Sources, events: Iterable[Event[Any]], world: int | None
-) -> dict[str, int]:
+) -> dict[str, int | None]:
     """By file of a local rank: its rank, which is as far from it as for all others of its node.
 
-    Files say it themselves, else the list of an agent, or of those that failed, on the node of the tree.
+    None where its tree contradicts itself; trees that tell nothing are left out. Files say it themselves, or
+    the list of an agent, or of those that failed, on the node of the tree.
     """
     trees = {
         path: attempt[0]
@@ -67,10 +68,15 @@ def ranks_in_trees(
         if len(ranks) == 1:
             shifts[trees[path]].add(min(ranks) - (owners[path].local_rank or 0))
     return {
-        path: shift + (owners[path].local_rank or 0)
+        path: min(shifts[tree]) + (owners[path].local_rank or 0) if _is_one_node(shifts[tree]) else None
         for path, tree in trees.items()
-        if len(shifts[tree]) == 1 and 0 <= (shift := min(shifts[tree])) < LARGEST_WORLD
+        if shifts[tree]
     }
+
+
+def _is_one_node(shifts: set[int]) -> bool:
+    """True where all say the same of how far the ranks of a tree are from their local ranks."""
+    return len(shifts) == 1 and 0 <= min(shifts) < LARGEST_WORLD
 
 
 def _rank_in(event: Event[Any], world: int | None) -> int | None:

@@ -142,9 +142,9 @@ def host_memory(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def _sole_missing(timeline: Timeline) -> int | None:
-    """The only rank of which a coordinator heard nothing any more."""
+    """The only rank that a barrier or a coordinator misses."""
     ranks = {rank for event in timeline.of_kind(BarrierMissed) for rank in event.what.ranks}
-    return ranks.pop() if len(ranks) == 1 and timeline.marked(Mark.HEARTBEAT_LOST) else None
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 def _largest_process(timeline: Timeline, ooms: list[Event[HostOom]]) -> Event[MemoryUser] | None:

@@ -1,0 +1,75 @@
+"""What kubectl shows of pods: whose memory was used up, which rank that is, and what is over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import culprits, judged, steps
+
+POD = """Name:             {pod}
+Namespace:        ml
+Containers:
+  pytorch:
+    State:          {state}
+      Reason:       {reason}
+      Exit Code:    {code}
+{last}    Restart Count:  1
+    Limits:
+      memory:          64Gi
+      nvidia.com/gpu:  {gpus}
+    Environment:
+      WORLD_SIZE:   4
+      RANK:         {rank}
+"""
+LAST = "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137\n"
+FRONTS = ("", "$ kubectl describe pod {pod}\n", "$ kubectl -n ml describe po/{pod} | sed -n 1,40p\n")
+
+
+def described(pod: str = "llm-worker-1", gpus: int = 1, rank: int = 2, **state: str) -> str:
+    ended = {"state": "Terminated", "reason": "OOMKilled", "code": "137", "last": ""}
+    return POD.format(pod=pod, gpus=gpus, rank=rank, **{**ended, **state})
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_pod_with_one_gpu_is_the_rank_of_its_environment(front: str, rank: int, tmp_path: Path) -> None:
+    text = front.format(pod="llm-worker-1") + described(rank=rank)
+    text = text.replace("Name: ", "") if front else text
+    examined = judged(tmp_path, steps(1, 20) + text)
+    assert (examined.verdict.cause, culprits(examined)) == ("peer_host_oom", [rank])
+
+
+def test_a_pod_with_several_gpus_is_a_node(tmp_path: Path) -> None:
+    examined = judged(tmp_path, steps(1, 20) + described(gpus=8))
+    assert culprits(examined) == [None] and examined.verdict.culprits[0].host == "llm-worker-1"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "code"),
+    [("Terminated", "Completed", "0"), ("Running", "", ""), ("Terminated", "Error", "1")],
+)
+def test_the_last_state_of_a_container_that_went_on_decides_nothing(
+    state: str, reason: str, code: str, tmp_path: Path
+) -> None:
+    text = described(state=state, reason=reason, code=code, last=LAST)
+    assert judged(tmp_path, text + steps(1, 40)).verdict.cause != "peer_host_oom"
+
+
+def test_the_last_state_of_a_container_that_waits_is_its_end(tmp_path: Path) -> None:
+    text = described(state="Waiting", reason="CrashLoopBackOff", code="", last=LAST)
+    assert judged(tmp_path, steps(1, 20) + text).verdict.cause == "peer_host_oom"
+
+
+@pytest.mark.parametrize("index", [0, 3, 7])
+def test_the_missing_task_is_the_one_of_the_pod_that_was_killed(index: int, tmp_path: Path) -> None:
+    rows = "".join(
+        f"mt-{n}-x{n}k2p   0/1     {'OOMKilled' if n == index else 'Error'}   0   61m\n" for n in range(8)
+    )
+    lost = (
+        "The following tasks are unhealthy (stopped sending heartbeats):\n"
+        f"/job:jax_worker/replica:0/task:{index}\n"
+    )
+    examined = judged(tmp_path, steps(1, 20) + lost + "$ kubectl get pods\n" + rows)
+    assert (examined.verdict.cause, culprits(examined)) == ("peer_host_oom", [index])
+    assert examined.verdict.culprits[0].host == f"mt-{index}-x{index}k2p"
