@@ -105,3 +105,26 @@ def test_a_run_before_the_last_tells_nothing_of_it(tmp_path: Path) -> None:
     earlier = printed("[rank {}]", WORDS[0], 3) + elastic([(3, 1)], 3)
     again = "[default] Rendezvous'ing worker group\n" + printed("[rank {}]", WORDS[0], 9)
     assert culprits(judged(tmp_path, earlier + again + timeouts(0, 1))) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "checkpoint: write to /lustre/ck hangs for 400 s",
+        "dataloader stalled: reading shard-0412.tar for 640 s",
+        "still writing the index, 10 minutes so far",
+        "waiting for s3fs read of shard-0412 for 640 s",
+    ],
+)
+def test_a_rank_that_says_for_how_long_it_is_held_up_did_not_come(words: str, tmp_path: Path) -> None:
+    examined = judged(tmp_path, f"[rank12] {words}\n" + timeouts(0, 1, 5))
+    assert (examined.verdict.cause, culprits(examined)) == ("cpu_stuck_or_slow_rank", [12])
+    two = judged(tmp_path, f"[rank12] {words}\n[rank13] {words}\n" + timeouts(0, 1, 5))
+    assert culprits(two) == []
+
+
+@pytest.mark.parametrize(
+    "words", ["still waiting for ranks 1-7 for 400 s", "stalled for 2 s", "stuck in all_reduce for 400 s"]
+)
+def test_a_rank_that_waits_a_moment_or_for_others_names_nobody(words: str, tmp_path: Path) -> None:
+    assert culprits(judged(tmp_path, f"[rank12] {words}\n" + timeouts(0, 1, 5))) == []

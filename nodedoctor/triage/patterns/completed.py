@@ -50,6 +50,11 @@ _DONE = re.compile(
     r"|peak memory consumption"
     r"|^(?:Total (?:[a-z]+ ){0,2}time|Training time)(?: taken| elapsed| cost)?(?: is)?[:= ]{1,4}\d"
 )
+_FINISHED = re.compile(
+    r"\bexiting (?:with |code |status ){0,2}0$|\b[Mm]ax number of steps has been reached\b"
+    r"|\b(?:[Rr]un|[Oo]rchestrator|[Tt]rainer) finished(?:, exit|\W{0,3}$)"
+)
+"""The same of MaxText, NeMo and prime-rl."""
 _TESTED = re.compile(
     r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
     r"|^\W*(?:[Pp]ipeline|[Ww]orkflow|[Bb]enchmark) [Cc]ompleted?\W*$"
@@ -105,6 +110,7 @@ Only what says that it is complete: scripts say that it ended whatever its end w
 
 PATTERNS = (
     _DONE,
+    _FINISHED,
     _TESTED,
     _EVENT,
     _OF_SLURM,

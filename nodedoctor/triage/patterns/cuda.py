@@ -34,6 +34,9 @@ class GpuFull:
         return self.others is not None and self.others > self.total / 2
 
 
+DEVICE_ERRORS = frozenset(("ecc", "device-lost", "cuda-program-fault"))
+"""Names of symptoms that a program reports when its GPU fails under it; its context is of no use any more
+(CUDA Runtime API, cudaErrorIllegalAddress and cudaErrorECCUncorrectable)."""
 _SIZE = r"([\d.]{1,12}) ([KMGT])iB"
 _TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
 _PROCESS_MEMORY = re.compile(rf"[Pp]rocess (\d{{1,7}}) has {_SIZE} memory in use")

@@ -54,7 +54,7 @@ skipped
     skipping\b|dropping\b|discarding\b|will be skipped\b
     |(?<=[,;] )skipped\W{0,3}$|skipped (?:\w{1,30} ){0,4}(?:due|because|since|as|for|after)\b
     |(?:sample|batch|rollout|episode|prompt|request|file|record|row)(?:e?s)? (?:was |were )?
-    (?:dropped|discarded)\b
+    (?:dropped|discarded|skipped)\b
 continued
   {} (non-fatal)
     continuing\b|proceeding (?:anyway|without)\b|(?:carry|go|mov)ing on\b|(?:carries|goes|moves) on\b

@@ -165,19 +165,23 @@ _WORK = (
                             r"|[Ss]aving .*(?:checkpoint|\.pt\b|"
      r"safetensors)|Save(?:d|ing)? checkpoint|Start(?:ing|ed)? (?:to )?(?:save|checkpoint)"
      r"|checkpoint.*(?:in progress|begin)"
-     r"|consolidating|gathering (?:the )?full state"),
+     r"|[Cc]onsolidat(?:ing|ed)\b|gathering (?:the )?full state"
+     r"|[Ss]aving (?:the )?full\b"),
     ("preparing the data", r"[Tt]okeniz(?:ing|er on|e) |Running tokenizer|^Map(?:ping)?\b.*(?:%|num_proc)"
      r"|[Pp]reprocess(?:ing)? (?:the )?(?:data|dataset)|Grouping texts|[Gg]enerating (?:train"
      r"|validation|test) split"
-     r"|building (?:the )?(?:dataset|index)|Filter(?:ing)? .*examples|Packing "),
-    ("evaluating", r"\*{3} Running (?:[Ee]valuation|[Pp]rediction)|[Rr]unning (?:evaluation"
-                   r"|validation)|[Ee]valuating\b"
+     r"|[Bb]uilding (?:the )?(?:\w{1,20} ){0,2}(?:dataset|ind(?:ex|ices)|mapping)\b"
+     r"|el(?:aps|asp)ed time to build\b|Filter(?:ing)? .*examples|Packing "),
+    ("evaluating", r"\*{3} Running (?:[Ee]valuation|[Pp]rediction)|[Rr]unning (?:\w{1,12} )?(?:evaluation"
+                   r"|validation)|[Ee]valuating\b|[Vv]alidating\b"
      r"|[Ss]tart(?:ing)? (?:eval|validation)"),
     ("generating", r"[Gg]enerating (?:samples|responses|rollouts)|[Rr]ollout (?:start|in progress)"),
     ("compiling", r"torch\.compile|[Cc]ompiling (?:the )?(?:model|graph|kernel)|inductor.*compil"
                   r"|[Cc]ompilation (?:start|took)"
      r"|Capturing (?:CUDA|cuda) graph"),
     ("downloading", r"[Dd]ownloading (?:model|data|shards|checkpoint|.*\d%)|Fetching \d+ files"),
+    ("uploading", r"push_to_hub|[Pp]ushing (?:to|model|weights)\b.{0,40}[Hh]ub"
+                  r"|[Uu]ploading (?:model|folder|checkpoint|shards)"),
     ("loading weights", r"Loading checkpoint shards|[Ll]oading (?:model )?(?:weights|checkpoint)"),
 )  # fmt: skip
 _WORKS = tuple((kind, re.compile(pattern)) for kind, pattern in _WORK)

@@ -138,7 +138,11 @@ def _text_value(value: Any) -> str:
 
 def _is_a_document(fields: Mapping[str, Any]) -> bool:
     """An answer of a service, with its own message beside a list of records."""
-    return any(isinstance(item, list) and item and isinstance(item[0], dict) for item in fields.values())
+    return any(
+        isinstance(item, list) and item and isinstance(item[0], dict)
+        for name, item in fields.items()
+        if name not in _ERROR_FIELDS
+    )
 
 
 def object_records(text: str, fields: Mapping[str, Any], who: Identity) -> Iterator[EnvelopeRecord]:
@@ -164,6 +168,34 @@ def object_records(text: str, fields: Mapping[str, Any], who: Identity) -> Itera
             trace = "\n".join(trace)
         if isinstance(trace, str) and trace.strip() and trace.strip() not in text:
             yield from (EnvelopeRecord(line, who, time, level) for line in trace.rstrip("\n").split("\n"))
+    for raised in _structured_errors(fields):
+        if raised not in text:
+            yield EnvelopeRecord(raised, who, time, level)
+
+
+_ERROR_FIELDS = ("error", "err", "exception", "exc_info", "exc")
+_CLASS = ("type", "exc_type", "exception.type", "class", "kind")
+_MESSAGE = ("message", "exc_value", "exception.message", "value", "msg")
+"""How loggers take an error apart: structlog's dict_tracebacks, OpenTelemetry's attributes, ECS."""
+
+
+def _structured_errors(fields: Mapping[str, Any]) -> Iterator[str]:
+    """The errors that an object keeps with class and message in fields of their own, as Python prints one."""
+    holders = [fields.get(name) for name in _ERROR_FIELDS]
+    attributes = fields.get("attributes")
+    for holder in (fields, attributes, *holders):
+        items = holder if isinstance(holder, list) else [holder]
+        for item in items:
+            if not isinstance(item, dict):
+                continue
+            names = [name for name in _CLASS if item is not fields or "." in name]
+            error = next((item[name] for name in names if isinstance(item.get(name), str)), "")
+            message = next((item[name] for name in _MESSAGE if isinstance(item.get(name), str)), "")
+            if error and message and _ERROR_CLASS.search(error):
+                yield f"{error}: {message}"
+
+
+_ERROR_CLASS = re.compile(r"(?:Error|Exception|Exit|Interrupt|Timeout)$")
 
 
 def _list_records(value: list[Any], who: Identity, depth: int) -> list[EnvelopeRecord]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
+from nodedoctor.triage.patterns.cuda import DEVICE_ERRORS
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom, XidReported
 from nodedoctor.triage.patterns.progress import TrainingStep
@@ -38,6 +39,7 @@ def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
     progress = _RankProgress(events)
     for event, counters in _from_the_end(events):
         last = is_death(event) or event.kind in QUIET or _LAST_WORDS.search(event.text) is not None
+        last = last or (_is_of_failed_gpu(event) and not counters.went_on(done=False))
         if last or progress.is_final(event) or not counters.survived(event, isolated):
             remaining.append(event)
     return _without_recurring(events, remaining[::-1])
@@ -230,6 +232,12 @@ class _LaterCounters:
 
     def _goes_on(self, key: tuple[str, int], steps: _LaterSteps) -> bool:
         return steps.rises >= SURVIVED and self._before[key] > 0
+
+
+def _is_of_failed_gpu(event: Event[Any]) -> bool:
+    """True for an error of CUDA behind which a process can no longer use its GPU."""
+    what = event.what
+    return event.manner == "plain" and isinstance(what, Symptom) and what.name in DEVICE_ERRORS
 
 
 def _is_hint(what: object) -> bool:

@@ -93,6 +93,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     missing.waits_in_a_save: (TimedOut, GlooTimeout),
     missing.lagging_rank: (TimedOut,),
     stopped.stopped_ranks: (TimedOut,),
+    stopped.stalled_ranks: (TimedOut,),
     infrastructure.flushed_connection: (IbFlush,),
     infrastructure.cut_connection: (PeerGone,),
     infrastructure.virtual_interface: (VirtualInterface,),

@@ -19,9 +19,50 @@ MOST_MISSING = 4
 """One rank of so many may lack it at most: of half of them it tells what their part was. Ours."""
 QUOTE_LENGTH = 80
 _WAITS = re.compile(
-    r"(?i)\bwait(?:s|ing)? (?:for|on|to acquire)\b(?! (?:the )?(?:rank_ahead )?(?:ranks?|peers?)\b)"
+    r"(?i)\bwait(?:s|ing)? (?:for|on|to acquire)\b(?! (?:the )?(?:other )?(?:ranks?|peers?)\b)"
 )
-"""Words of a rank that waits for something that no rank_ahead rank holds."""
+"""Words of a rank that waits for something that no other rank holds."""
+
+_STALLED = re.compile(
+    r"(?i)\b(?:still|stall(?:s|ed)?|hangs?|hung|hanging|stuck|blocked|wait(?:s|ed|ing)?)\b"
+    r"(?!.*\b(?:barrier|collective|all[_-]?\w{2,12}|broadcast|ranks|peers?|others)\b)"
+    r".*?\b(?P<amount>\d{1,6})(?:\.\d{1,3})? ?(?P<unit>s|secs?|seconds|min|minutes)\b"
+)
+"""How long a rank has been at something by its own words, which is no collective."""
+LONG_SHARE = 0.5
+"""A rank held up for this share of the others' timeout, at least, is why they waited. Ours."""
+
+
+def stalled_ranks(timeline: Timeline) -> Iterator[Candidate]:
+    """A rank that says last for how long it has been held up, while others wait for it in a collective."""
+    limits = [wait.work.timeout_ms / 1000 for wait in timeline.waits if wait.work.timeout_ms]
+    gave_up = {event.who.rank for event in timeline.timeout_events}
+    stalled = [
+        event
+        for event in timeline.last_lines
+        if event.who.rank is not None
+        and event.who.rank not in gave_up
+        and limits
+        and _stalled_seconds(event.text) >= LONG_SHARE * min(limits)
+    ]
+    if len({event.who.rank for event in stalled}) == 1:
+        yield _absent_by_last_line(timeline, stalled)
+
+
+def _stalled_seconds(text: str) -> float:
+    """For how many seconds a line says that its process was held up; 0 where it does not."""
+    match = _STALLED.search(text)
+    if match is None:
+        return 0.0
+    return int(match["amount"]) * (60.0 if match["unit"].lower().startswith("m") else 1.0)
+
+
+def _absent_by_last_line(timeline: Timeline, last: list[Event[LastLines]]) -> Candidate:
+    words = shorten(last[0].text, QUOTE_LENGTH, placeholder=" ...")
+    did = f'never entered {collective_name(timeline)}: its last line is "{words}"'
+    evidence = (*last[:3], *(wait.event for wait in timeline.waits[:2]))
+    culprits = tuple(distinct_ranks(event.who for event in last))
+    return absent_rank(timeline, culprits, evidence, did, "absence", "low")
 
 
 def stopped_ranks(timeline: Timeline) -> Iterator[Candidate]:
@@ -43,12 +84,8 @@ def stopped_ranks(timeline: Timeline) -> Iterator[Candidate]:
         behind = set(tails) - printers
         further = [tails[rank] for rank in printers]
         last = [e for rank in sorted(behind) for e in tails[rank] if _stopped_before(e, form, further)]
-        culprits = tuple(distinct_ranks(event.who for event in last))
-        if {who.rank for who in culprits} == behind and not behind & gave_up:
-            words = shorten(last[0].text, QUOTE_LENGTH, placeholder=" ...")
-            did = f'never entered {collective_name(timeline)}: its last line is "{words}"'
-            evidence = (*last[:3], *(wait.event for wait in timeline.waits[:2]))
-            yield absent_rank(timeline, culprits, evidence, did, "absence", "low")
+        if {event.who.rank for event in last} == behind and not behind & gave_up:
+            yield _absent_by_last_line(timeline, last)
             return
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.knowledge.xids import sxid, xid
 from nodedoctor.triage.describe import blameable_identities, describe_briefly, distinct_ranks, nodes_of
 from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Identity
+from nodedoctor.triage.patterns.cuda import DEVICE_ERRORS
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import XidReported
 from nodedoctor.triage.patterns.nccl import Communicator
@@ -16,9 +17,6 @@ from nodedoctor.wording import sentences
 
 HARMLESS = frozenset((45, 63, 92, 121, 154))
 """Xids that end no job, or only tell of another one's consequences (see `nodedoctor explain`)."""
-
-DEVICE_ERRORS = frozenset(("ecc", "device-lost", "cuda-program-fault"))
-"""Names of symptoms that a program reports when its GPU fails under it."""
 
 
 def xid_candidates(timeline: Timeline) -> Iterator[Candidate]:
