@@ -106,3 +106,22 @@ def test_of_two_nodes_a_hang_on_another_names_no_silent_rank(tmp_path: Path) -> 
     log = steps(1, 20) + hung + "".join(caught(rank) for rank in range(15))
     examined = judged(tmp_path, "world_size=16 nnodes=2\n" + log)
     assert (examined.verdict.cause, culprits(examined)) == ("cpu_stuck_or_slow_rank", [])
+
+
+READERS = ("[rank0] dmesg: ", " 0: ", "rank=0 monitor: ", "0: gpu-07 kernel: ")
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("code", [79, 48, 94, 74])
+@pytest.mark.parametrize("guilty", [1, 3])
+def test_who_reads_a_line_of_the_kernel_is_not_its_rank(
+    reader: str, code: int, guilty: int, tmp_path: Path
+) -> None:
+    report = (
+        f"NVRM: Xid (PCI:0000:ab:00): {code}, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+    )
+    error = raised(guilty, "torch.AcceleratorError: CUDA error: unspecified launch failure", "loss.item()")
+    examined = judged(tmp_path, steps(1, 20) + reader + report + error + waits(guilty))
+    assert culprits(examined) == [guilty]
+    alone = judged(tmp_path, steps(1, 20) + reader + report + caught(0))
+    assert 0 not in culprits(alone)

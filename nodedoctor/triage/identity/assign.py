@@ -42,7 +42,7 @@ from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import OF_SRUN, ProcessExit
 from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import HostOom, XidReported
+from nodedoctor.triage.patterns.machine import HostOom, XidReported, is_of_node
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 
 _log = Log(__name__)
@@ -75,8 +75,9 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     one_node = one_node and None not in in_trees.values()
 
     @cache
-    def identify(source: str, who: Identity) -> Identity:
+    def identify(source: str, who: Identity, *, of_node: bool = False) -> Identity:
         owner = owners.get(source, NOBODY)
+        owner = Identity(host=owner.host) if of_node else owner
         labels = [(kind, value) for kind, value in who.labels if (source, kind) in proven]
         label = next((value for kind, value in labels if kind != LOCAL_RANK_LABEL), None)
         local_ranks = (
@@ -89,8 +90,8 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
             "its line": who.rank,
             "a label in front": label,
             "the file's name": owner.rank,
-            "its node's files": in_trees.get(source),
-            "the host's name": by_host.get(who.host or ""),
+            "its node's files": in_trees.get(source) if not of_node else None,
+            "the host's name": by_host.get(who.host or "") if not of_node else None,
             "its local rank": local_rank if one_node else None,
         }
         return replace(
@@ -98,7 +99,12 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
         )
 
     return _separate_engines(
-        [_with_identity(event, identify(event.place.source, event.who)) for event in events]
+        [
+            _with_identity(
+                event, identify(event.place.source, event.who, of_node=is_of_node(event.what, event.text))
+            )
+            for event in events
+        ]
     )
 
 

@@ -35,6 +35,20 @@ class KernelTaskHung:
     text: str
 
 
+def is_of_kernel(what: object) -> bool:
+    """True for what the kernel says of a node: who prints it, or has it in a log, only read it."""
+    reports = isinstance(what, (XidReported, KernelTaskHung))
+    return reports or (isinstance(what, HostOom) and what.said_by == "the kernel")
+
+
+def is_of_node(what: object, text: str) -> bool:
+    """True for a line of the kernel or its driver: its reader's rank is none of it."""
+    return is_of_kernel(what) or _DRIVER.search(text) is not None
+
+
+_DRIVER = re.compile(r"\bNVRM: |\bnvidia-nvswitch\d|\bkernel: ")
+
+
 @record
 class DriveError:
     """The kernel could not read or write a drive: mostly one that the job does not use."""

@@ -10,7 +10,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.exits import KILLS, ProcessExit
-from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, XidReported
+from nodedoctor.triage.patterns.machine import HostOom, is_of_kernel
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.jobs import OF_A_JOB
@@ -26,7 +26,6 @@ _OF_JOBS = re.compile(
     r"python|^(?:pt_|ray\b|torchrun|vllm|sglang|deepspeed|accelerate|mpirun|orted|srun)", re.I
 )
 """Commands of processes that belong to jobs, as the kernel shortens them."""
-_KERNEL = (XidReported, HostOom, KernelTaskHung)
 
 
 @record
@@ -48,7 +47,7 @@ class OwnStory:
 def read_own_story(events: Sequence[Event[Any]]) -> OwnStory:
     """What all but the kernel tells; the job's times are those of logs in which it counts, ends or fails."""
     logs = {event.place.source for event in events if event.kind in OF_A_JOB}
-    reports = [event for event in events if _is_of_kernel(event.what)]
+    reports = [event for event in events if is_of_kernel(event.what)]
     kernel_logs = {event.place.source for event in reports} - logs
     kernel_lines = {event.place for event in events if event.place.source in kernel_logs}
     kernel_lines |= {event.place for event in reports}
@@ -92,7 +91,7 @@ def is_beside_success(event: Event[Any], story: OwnStory) -> bool:
 def is_of_another_program(event: Event[Any], story: OwnStory) -> bool:
     """True where memory ran out for a program that is none of the job's, of which nothing was killed."""
     what = event.what
-    if not isinstance(what, HostOom) or not _is_of_kernel(what) or not story.no_kill:
+    if not isinstance(what, HostOom) or not is_of_kernel(what) or not story.no_kill:
         return False
     if what.pid is None:
         return event.place.source in story.others_killed
@@ -101,7 +100,3 @@ def is_of_another_program(event: Event[Any], story: OwnStory) -> bool:
 
 def _is_another_program(killed: HostOom, pids: frozenset[int]) -> bool:
     return bool(killed.command) and _OF_JOBS.search(killed.command) is None and killed.pid not in pids
-
-
-def _is_of_kernel(what: object) -> bool:
-    return isinstance(what, _KERNEL) and (not isinstance(what, HostOom) or what.said_by == "the kernel")
