@@ -15,6 +15,7 @@ from nodedoctor.triage.patterns import (
     cuda,
     exits,
     frameworks,
+    hangs,
     job_stopped,
     machine,
     nccl,
@@ -56,6 +57,7 @@ from nodedoctor.triage.patterns.unclassified import (
 SIGNS: tuple[LogPattern, ...] = (
     *watchdog.SIGNS,
     *store.SIGNS,
+    *hangs.SIGNS,
     *nccl.SIGNS,
     *nccl_diag.SIGNS,
     *cuda.SIGNS,
@@ -96,6 +98,8 @@ SIDE_FACTS = (
     Mark.RESOURCE_TRACKER_WARNING,
     UnclassifiedError,
     LastLines,
+    Mark.HANG_SUSPECTED,
+    hangs.StragglerNamed,
 )
 """Facts that a line has besides: it may still be one about progress."""
 

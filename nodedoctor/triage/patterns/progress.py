@@ -25,7 +25,8 @@ class TrainingStep:
     `series` is the counter's own name and process: only the same series can go on. `part` counts how often it
     began again (a new epoch, a new run); `first` and `last` are its values in this part so far. `rises`: how
     often it passed its highest value of this part since the last event about it; a redrawn bar rises never.
-    `stride`: its largest step so far, which is 50 where a program prints every 50th.
+    `stride`: its largest step so far, which is 50 where a program prints every 50th. `pause`: the longest
+    time between two lines of it, in seconds.
     """
 
     series: str = ""
@@ -34,6 +35,7 @@ class TrainingStep:
     last: tuple[float, ...] = ()
     rises: int = 0
     stride: float = 0.0
+    pause: float = 0.0
 
     @property
     def epochs(self) -> float:

@@ -30,6 +30,7 @@ class _Counter:
     first: Value
     last: Value
     stride: float = 0.0
+    pause: float = 0.0
     part: int = 0
     rises: int = 0
     has_line: bool = False
@@ -93,7 +94,9 @@ class _Counter:
         line = self.line
         if line is None:
             return None
-        what = TrainingStep(self.series, self.part, self.first, self.last, self.rises, self.stride)
+        what = TrainingStep(
+            self.series, self.part, self.first, self.last, self.rises, self.stride, self.pause
+        )
         return Event.at(line, what, who=self.who)
 
 
@@ -124,6 +127,9 @@ class StepCounters:
             return
         elif value > counter.last:
             counter.rise_to(value)
+            before = counter.line.time if counter.line is not None else None
+            if before is not None and line.time is not None:
+                counter.pause = max(counter.pause, line.time - before)
         elif value < counter.last or counter.has_line:
             return
         counter.has_line = True

@@ -8,7 +8,6 @@ from nodedoctor.record import record
 from nodedoctor.triage.patterns.log_pattern import (
     bounded_integer,
     rank_number,
-    ranks_in,
     world_size,
 )
 from nodedoctor.triage.patterns.rows import read_rows
@@ -156,18 +155,6 @@ def _unjoined_ranks(match: re.Match[str]) -> ClientsMissing | None:
     return ClientsMissing(came, expected) if came < expected else None
 
 
-def _section_missed(match: re.Match[str]) -> BarrierMissed:
-    section = match["section"]
-    return BarrierMissed(
-        ranks_in(match["rank"]), f"the end of its section {section}" if section else "its next heartbeat"
-    )
-
-
-def _rank_missed(match: re.Match[str]) -> BarrierMissed:
-    awaited = "heartbeat" if "heartbeat" in match[0].lower() else "step"
-    return BarrierMissed(ranks_in(match["rank"]), f"its next {awaited}")
-
-
 def _task_missing(match: re.Match[str]) -> BarrierMissed:
     return BarrierMissed((rank_number(match[1]),))
 
@@ -184,25 +171,6 @@ def _differs_from_rank_0(match: re.Match[str]) -> CollectiveMismatch:
 
 SIGNS = read_rows(
     r"""
-# nvidia-resiliency-ext, fault_tolerance/rank_monitor_server.py
-_section_missed
-    rank=(?P<rank>\d{1,7})\b.{0,20}(?:Section '(?P<section>[\w.-]{1,60})' has been open for
-    |Did not get (?:initial|subsequent) heartbeat)
-# monitors of programs that watch their ranks
-_rank_missed
-    \b(?:(?:[Nn]o|[Ll]ost|[Mm]iss(?:ed|ing))\s(?:a\s)?heartbeats?\s(?:from|of)\s
-    |(?:[Hh]eartbeats?|HEARTBEAT)\s(?:was\s|is\s)?(?:[Ll]ost|LOST|missed|missing|timed out|expired)\b.{0,16}?
-    |(?:[Hh]ang|[Ss]tall|[Dd]eadlock)\s(?:was\s|is\s)?(?:detected\s)?(?:on|at|in|of|by|from)\s
-    |[Ss]tale:?\s(?=.{1,24}\b(?:age|for|after|since)\b.{1,12}\d))
-    (?<![A-Za-z_])(?:global[ _])?(?:[Rr]ank[ =:#]{0,2}|r)(?P<rank>\d{1,7})\b
-_rank_missed
-    \b[Rr]anks?\swithout\s(?:a\s)?heartbeats?:?\s\[?(?P<rank>\d{1,7}(?:, ?\d{1,7}){0,63})(?!\d)
-_rank_missed
-    (?<![A-Za-z_])(?:global[ _])?(?:[Rr]ank[ =:#]{0,2}|r)(?P<rank>\d{1,7})
-    (?:(?: has)? (?:missed|sent no|not sent)\s(?:its\s|a\s|any\s|\d{1,6}\s)?heartbeats?\b
-    |(?: has| is| was| seems| appears| made| to be){0,3}
-    [ ](?:no progress|not (?:reported|responded|progressed|responding|moved)|stuck|hung|hanging|stalled
-    |stale|unresponsive)\b.{0,40}?\b\d{2,6}(?:\.\d{1,3})? ?(?:s|sec|seconds|min|minutes)\b)
 # gloo, transport/*/unbound_buffer.cc and buffer.cc: of the process that waited, not of its peer
 GlooTimeout
     Timed out waiting (?P<milliseconds>\d+)ms for (?:recv|send) operation to complete
@@ -318,6 +286,6 @@ name-unresolved  hint  ground=path
     |No address associated with hostname
 """,
     GlooTimeout, PeerGone, BarrierMissed, SizeMismatch,
-    ClientsMissing, StoreWait, _section_missed, _rank_missed, _task_missing,
+    ClientsMissing, StoreWait, _task_missing,
     _fingerprints_differ, _differs_from_rank_0, _parameter_mismatch, _store_wait, _unjoined_ranks,
 )  # fmt: skip

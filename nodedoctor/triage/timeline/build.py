@@ -6,7 +6,7 @@ Of logs with the same lines one is taken; lines without a time get bounds from t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -103,7 +103,8 @@ def _collect_waits(events: list[Event[Any]]) -> Iterable[CollectiveWait]:
             continue
         work = what.work
         if not work.group.name:
-            work = replace(work, group=groups.get((event.who.rank, work.seq), ProcessGroup()))
+            group = groups.get((event.who.rank, work.seq)) or _only_group(groups, work.seq)
+            work = replace(work, group=group)
         if event.who.rank is None and any(_repeats_wait(event, work, wait) for wait in waits.values()):
             continue
         who = identify_waiting(event.who)
@@ -114,6 +115,17 @@ def _collect_waits(events: list[Event[Any]]) -> Iterable[CollectiveWait]:
         began = event.time - ran if event.time is not None and ran is not None and what.fresh else None
         waits[key] = CollectiveWait(who, work, event, began)
     return waits.values()
+
+
+def _only_group(
+    groups: Mapping[tuple[int | None, int | None], ProcessGroup], seq: int | None
+) -> ProcessGroup:
+    """The group of a wait whose own line names none: the only one that others name, in about this call."""
+    by_name = {group.name: group for group in groups.values()}
+    near = any(
+        None not in (seq, near_seq) and abs((seq or 0) - (near_seq or 0)) <= 1 for _, near_seq in groups
+    )
+    return next(iter(by_name.values())) if len(by_name) == 1 and near else ProcessGroup()
 
 
 def _repeats_wait(event: Event[TimedOut], work: CollectiveCall, wait: CollectiveWait) -> bool:

@@ -24,7 +24,7 @@ from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.timeline.model import WAIT_ERRORS, Timeline, offsets_by_source
-from nodedoctor.triage.verdict.undetermined import describe_lost_end
+from nodedoctor.triage.verdict.undetermined import describe_hang, describe_lost_end
 from nodedoctor.wording import count_with_noun
 
 EVIDENCE = 8
@@ -52,11 +52,13 @@ def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
     unfinished_bar = "" if in_order else _unfinished_bar(timeline)
     activities = [] if timeline.alive else timeline.of_kind(TrainingActivity)
     teardowns = [e for e in timeline.of_kind(Communicator) if e.what.step.startswith("Destroy")]
-    lost_end = "" if in_order else describe_lost_end(timeline)
+    lost_end = describe_hang(timeline) or ("" if in_order else describe_lost_end(timeline))
     alive = timeline.alive or calm or bool(activities or teardowns)
     alive = alive and not unfinished_bar and not lost_end
     only_dumps = calm and not (stops or done or running or timeline.steps)
-    if stops:
+    if lost_end and in_order:
+        headline = lost_end
+    elif stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
     elif done:
         headline = "no failure: the job came to its end"

@@ -12,9 +12,10 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.assertion import names_error
 from nodedoctor.triage.patterns.exits import SIGTERM, ProcessExit
+from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import Communicator, NcclError
-from nodedoctor.triage.patterns.progress import TrainingStep
+from nodedoctor.triage.patterns.progress import LongWork, TrainingStep
 from nodedoctor.triage.patterns.ray import TaskFailed
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.store import GlooTimeout, PeerGone, StoreWait
@@ -144,6 +145,37 @@ def _describe_watchdog(timeline: Timeline) -> str:
     return (
         f"the watchdog of {who} gave up on a collective that had failed or timed out; the line that names"
         " it is not in these logs"
+    )
+
+
+SILENCE = 600.0
+"""Seconds without a step from which on a job may hang; a checkpoint or an evaluation takes less. Ours."""
+LONGER = 4
+"""So many times longer than any pause before, a pause is none of the job's own. Ours."""
+
+
+def describe_hang(timeline: Timeline) -> str:
+    """That a job hung when it was ended, by words or a silence behind its last step; '' where it did not."""
+    done = offsets_by_source(timeline.marked(Mark.JOB_FINISHED), max)
+    steps = timeline.of_kind(TrainingStep)
+    last_steps = offsets_by_source(steps, max)
+    for event in timeline.marked(Mark.HANG_SUSPECTED):
+        source, offset = event.place.source, event.place.offset
+        if event.asserted and offset > max(last_steps.get(source, -1), done.get(source, -1)):
+            words = shorten(event.text, QUOTE_LENGTH, placeholder=" ...")
+            return f"the job hung when it was ended, and no line says which rank held it up ({words})"
+    if done or not timeline.of_kind(CancelledByUser):
+        return ""
+    ends = [event.time for event in timeline.of_kind(CancelledByUser) if event.time is not None]
+    signs = [event for event in (*steps, *timeline.of_kind(LongWork)) if event.time is not None]
+    last = max((event.time or 0.0 for event in signs), default=None)
+    pause = max((event.what.pause for event in steps), default=0.0)
+    silence = min(ends) - last if ends and last is not None else 0.0
+    if silence < SILENCE or not 0 < pause * LONGER < silence:
+        return ""
+    return (
+        f"no step came for {decimal(silence / 60, 3)} minutes before the job was ended, and it had never"
+        f" paused for more than {decimal(pause, 3)} s: it may have hung"
     )
 
 

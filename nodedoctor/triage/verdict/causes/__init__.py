@@ -94,6 +94,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     missing.lagging_rank: (TimedOut,),
     stopped.stopped_ranks: (TimedOut,),
     stopped.stalled_ranks: (TimedOut,),
+    stopped.stopped_for_straggler: (Mark.STOPPED_ITSELF,),
     infrastructure.flushed_connection: (IbFlush,),
     infrastructure.cut_connection: (PeerGone,),
     infrastructure.virtual_interface: (VirtualInterface,),

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from textwrap import shorten
 
 from nodedoctor.grouping import group_by
-from nodedoctor.triage.describe import distinct_ranks
+from nodedoctor.triage.describe import describe_identities, distinct_ranks, identities_of
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Event
+from nodedoctor.triage.patterns.hangs import StragglerNamed
 from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.absent import absent_rank, collective_name
@@ -47,6 +49,22 @@ def stalled_ranks(timeline: Timeline) -> Iterator[Candidate]:
     ]
     if len({event.who.rank for event in stalled}) == 1:
         yield _absent_by_last_line(timeline, stalled)
+
+
+def stopped_for_straggler(timeline: Timeline) -> Iterator[Candidate]:
+    """A rank that a monitor calls slower than all others, and for which the run was ended."""
+    stops = [event for event in timeline.marked(Mark.STOPPED_ITSELF) if _OF_HEALTH.search(event.text)]
+    stragglers = timeline.of_kind(StragglerNamed)
+    if stops and stragglers:
+        culprits = identities_of(stragglers[-1].what.ranks)
+        headline = (
+            f"{describe_identities(culprits)} was slower than all others, and the run was stopped for it"
+        )
+        evidence = (stragglers[-1], *stops[-1:])
+        yield Candidate("cpu_stuck_or_slow_rank", "named", "medium", headline, evidence, culprits)
+
+
+_OF_HEALTH = re.compile(r"(?i)straggl|slow|health|degrad")
 
 
 def _stalled_seconds(text: str) -> float:

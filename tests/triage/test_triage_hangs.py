@@ -1,0 +1,102 @@
+"""What monitors say of ranks that hang, jobs ended while they hung, and runs that stop themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import caught, culprits, judged, status
+
+RANKS = (
+    "rank 3",
+    "rank=3",
+    "rank:3",
+    "global rank 3",
+    "rank-0003",
+    "rank_3",
+    "rank[3]",
+    "R3",
+    "<r3>",
+    "ranks [3]",
+)
+SAYS = (
+    "heartbeat monitor: {} missed 10 heartbeats, declaring job hung",
+    "no heartbeat from {} for 600 s",
+    "{} stopped sending heartbeats",
+    "heartbeat from {} lost",
+    "{} has made no progress for 612 s",
+    "hang detected on {}",
+    "barrier() timed out waiting for {}",
+)
+CANCEL = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-21T10:45:12 ***\n"
+WORDS = (
+    "[monitor] ERROR hang detected at step 19",
+    "watchdog: main thread made no progress for 1800 s",
+    "# job is stuck again",
+    "all_gather at step 19 not completed after 600 s",
+    "training appears stuck",
+)
+
+
+def stamped(first: int, count: int, every: int = 15) -> str:
+    times = ((n, *divmod(n * every, 60)) for n in range(first, first + count))
+    return "".join(
+        f"[2026-11-21 10:{minute:02d}:{second:02d}] step {n} loss 2.{n}\n" for n, minute, second in times
+    )
+
+
+@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.parametrize("say", SAYS)
+def test_a_monitor_names_a_rank_in_any_form(rank: str, say: str, tmp_path: Path) -> None:
+    examined = judged(tmp_path, stamped(0, 20) + f"monitor: {say.format(rank)}\n" + CANCEL)
+    cause = "peer_died" if "stopped sending" in say else "cpu_stuck_or_slow_rank"
+    assert (examined.verdict.cause, culprits(examined)) == (cause, [3])
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_job_that_hung_when_it_was_ended_is_not_clean(words: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, stamped(0, 20) + words + "\n" + CANCEL).verdict.outcome != "clean"
+    went_on = judged(tmp_path, stamped(0, 20) + words.lstrip("# ") + "\n" + stamped(20, 40) + CANCEL)
+    assert went_on.verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize(("minutes", "outcome"), [(5, "clean"), (40, "undetermined")])
+def test_a_long_silence_before_the_end_may_be_a_hang(minutes: int, outcome: str, tmp_path: Path) -> None:
+    end = f"[2026-11-21 10:{5 + minutes:02d}:00] ^C\n[2026-11-21 10:{5 + minutes:02d}:00] KeyboardInterrupt\n"
+    assert judged(tmp_path, stamped(0, 20) + end).verdict.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "job stopped by health controller: persistent straggler (exit 75)",
+        "Stopping training due to straggler detection",
+        "job stopped: node n2 unhealthy",
+        "training terminated early due to hardware degradation",
+    ],
+)
+def test_a_run_that_stops_itself_of_its_health_failed(stop: str, tmp_path: Path) -> None:
+    straggler = "[monitor] Straggler identified: rank 9, score 0.31\n"
+    assert judged(tmp_path, stamped(0, 20) + straggler).verdict.outcome == "clean"
+    examined = judged(tmp_path, stamped(0, 20) + straggler + stop + "\n")
+    assert examined.verdict.outcome != "clean" and culprits(examined) in ([9], [])
+
+
+@pytest.mark.parametrize(
+    "stop", ["Stopping training: max_steps reached", "Stopping run because early stopping"]
+)
+def test_a_run_that_stops_as_planned_did_not_fail(stop: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, stamped(0, 20) + stop + "\n").verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("odd", [0, 1, 3])
+@pytest.mark.parametrize("silent", ["none", "the odd one", "all"])
+def test_a_line_without_its_group_is_of_the_only_group(odd: int, silent: str, tmp_path: Path) -> None:
+    waits = "".join(caught(rank, op="BROADCAST" if rank == odd else "ALLREDUCE") for rank in range(4))
+    lines = [
+        status(rank, 7, 7, 6)
+        for rank in range(4)
+        if silent == "none" or (silent == "the odd one" and rank != odd)
+    ]
+    examined = judged(tmp_path, waits + "".join(lines))
+    assert (examined.verdict.cause, culprits(examined)) == ("collective_mismatch", [odd])
