@@ -78,7 +78,8 @@ HANG_SUSPECTED
     \b(?:[Hh]ang|HANG|[Ss]tall|[Dd]eadlock)\s(?:was\s|is\s)?(?:detected|suspected)\b
     |\b[Nn]o progress (?:for|in) \d
     |\b(?:[Jj]ob|run|training)\s(?:is\s|was\s|has\s|appears\s|seems\s)?(?:to be\s)?(?:hung|hangs|stuck)\b
-    |\b(?:is|are|was|were|seems|appears) (?:stuck|hung|unresponsive|not responding|deadlocked)\b
+    |\b(?:[Rr]anks?|[Pp]rocess(?:es)?|[Tt]hread|[Cc]ollectives?|[Ll]oop|workers)\b.{0,40}?
+    [ ](?:is|are|was|were|seems|appears) (?:stuck|hung|unresponsive|not responding|deadlocked)\b
     |\bnot (?:completed|finished) (?:after|in|within) \d{2,7} ?s|\bhas not entered the collective\b
     |\b(?:timed out|running for \d{2,7} ?s\b.{0,40}?)[ ;,]{1,2}waiting (?:on|for) ranks?\b
 # health controllers and trainers that end a run themselves
