@@ -35,11 +35,12 @@ from nodedoctor.triage.patterns.handling import tells_replacement
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
 from nodedoctor.triage.patterns.open_errors import OpenErrors, is_task_end
 from nodedoctor.triage.patterns.other_way import AlternativeDetector
+from nodedoctor.triage.patterns.pid_table import PidTable
 from nodedoctor.triage.patterns.prose import ProseDetector, is_model_text
 from nodedoctor.triage.patterns.restarts import RestartDetector, RetryHeadings
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process, is_secondary
 from nodedoctor.triage.patterns.shapes import Count, LineShape, LineShapes
-from nodedoctor.triage.patterns.stacks import StackDumps
+from nodedoctor.triage.patterns.stack_dumps import StackDumps
 from nodedoctor.triage.patterns.step_counters import StepCounters
 from nodedoctor.triage.patterns.trace import ExceptionRaised, TracebackReader
 from nodedoctor.triage.patterns.unclassified import (
@@ -81,6 +82,7 @@ SIDE_FACTS = (
     Mark.OF_GPU,
     ras.HangFolder,
     Mark.RANK_OF_PID,
+    Mark.STORAGE_FRAME,
     Mark.STORE_LOST,
     Mark.SESSION_CUT,
     Mark.ENDED_FIRST,
@@ -133,6 +135,7 @@ NEEDLES: tuple[str, ...] = (
     "Traceback (most recent",
     "Last error:",
     "Missing ranks:",
+    '"MainThread"',
 )
 """Words that find every line that matters, without the short ones that ordinary lines are full of."""
 
@@ -178,7 +181,7 @@ class EventReader:
         self._dumps, self._stalls = StackDumps(), frameworks.StallReports()
         self._traces, self._block, self._last_warning = TracebackReader(), ElasticBlock(), nccl.LastErrors()
         self._open_errors, self._retries, self._counters = OpenErrors(), RetryDetails(), StepCounters()
-        self._trials = RayTuneTable()
+        self._trials, self._pids = RayTuneTable(), PidTable()
         self._asides = (
             RetryHeadings(),
             ActivityDetector(),
@@ -201,7 +204,7 @@ class EventReader:
         self._prose.read(line)
         if is_model_text(line):
             return
-        for event in (*self._dumps.read(line), *self._stalls.read(line)):
+        for event in (*self._dumps.read(line), *self._stalls.read(line), *self._pids.read(line)):
             yield from self._counters.flush()
             yield event
         yield from self._read_printer(line)
@@ -228,6 +231,7 @@ class EventReader:
         yield from self._counters.flush()
         yield from self._traces.flush()
         yield from self._dumps.flush()
+        yield from self._pids.flush()
         if self._last is not None and self._prose.is_article:
             yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
 
