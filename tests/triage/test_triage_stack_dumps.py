@@ -183,6 +183,35 @@ def test_a_dump_that_shows_no_culprit(text: str, tmp_path: Path) -> None:
     assert 6 not in culprits(examined) and 5 not in culprits(examined)
 
 
+LOADER = ("get (multiprocessing/queues.py:113)", "_worker_loop (torch/utils/data/_utils/worker.py:253)")
+AGENT = (
+    "sleep (time)",
+    "_invoke_run (torch/distributed/elastic/agent/server/api.py:883)",
+    "main (torch/distributed/run.py:896)",
+)
+
+
+def test_processes_beside_the_ranks_hold_none_up(tmp_path: Path) -> None:
+    beside = dump(90, AGENT) + "".join(dump(rank, LOADER) for rank in range(100, 120))
+    for text in (dumps(6, READS, "# rank {rank}\n") + beside, beside + dumps(6, READS, "# rank {rank}\n")):
+        assert culprits(judged(tmp_path, steps(1, 20) + text)) == [6]
+    for waits in (caught(0), dump(0, WAITS) + dump(1, WAITS)):
+        assert culprits(judged(tmp_path, steps(1, 20) + waits + beside)) == []
+
+
+@pytest.mark.parametrize(("state", "named"), [("idle", [6]), ("active+gil", [6]), ("active", [2, 5, 6])])
+def test_who_waits_for_the_gpu_is_a_victim_beside_one_elsewhere(
+    state: str, named: list[int], tmp_path: Path
+) -> None:
+    frames = {2: BACKWARD, 5: BACKWARD, 6: READS}
+    states = {2: "active", 5: "active", 6: state}
+    note = "# rank {rank}\n"
+    text = "".join(dump(n, frames.get(n, WAITS), note, state=states.get(n, "idle")) for n in range(8))
+    assert culprits(judged(tmp_path, steps(1, 20) + text)) == named
+    two = dump(5, BACKWARD, note, state="active") + dump(6, READS, note, state=state)
+    assert culprits(judged(tmp_path, steps(1, 20) + caught(0) + two)) == ([6] if state != "active" else [])
+
+
 def fault(rank: int, *frames: tuple[str, int, str], start: str = "Timeout (0:30:00)!") -> list[str]:
     """What faulthandler prints on a rank: a thread of torch's loader, then the main thread."""
     head = "Thread 0x00007f1{} (most recent call first):"

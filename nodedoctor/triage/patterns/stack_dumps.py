@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from nodedoctor.triage.model import LARGEST_PID, NOBODY, Event, Identity, Line
 from nodedoctor.triage.patterns.log_pattern import rank_in_words
-from nodedoctor.triage.patterns.stacks import StackFrame, ThreadStack
+from nodedoctor.triage.patterns.stacks import StackFrame, ThreadStack, is_library
 from nodedoctor.whole_numbers import whole_number
 
 FRAMES = 200
@@ -41,6 +41,7 @@ _NOTED_RANK = re.compile(
 """How people note above a dump, or behind its command, which rank it is of."""
 _NOTED_PID = re.compile(r"(?:\bp(?:id|ID)|\bPID|\bpy-spy dump -p)[ =:]{1,2}(\d{2,7})\b")
 _OF_A_DUMP = re.compile(r"(?i)\b(?:py-?spy|gdb|pids?|process|stacks?|dumps?|traces?)\b")
+_FENCE = re.compile(r"^(?:```|~~~|\W*$)")
 _IS_HEADING = re.compile(
     r"^(?:[#=*$+>~%@|]|--)|:[\s*#=-]*$|^(?:[Rr]ank|RANK)[ =:#]{0,2}\d{1,7}(?:$| \(| [-=*#]{2})"
 )
@@ -58,7 +59,7 @@ class _OpenDump:
     of_main: bool = False
     wanted: bool = False
     gil: bool = False
-    runs: bool = False
+    native: bool = False
     frames: list[StackFrame] = field(default_factory=list)
     touched: int = 0
 
@@ -69,9 +70,9 @@ class _OpenDump:
             self.frames.append(frame)
         return frame is not None
 
-    def begin_thread(self, *, wanted: bool, gil: bool = False, runs: bool = False) -> None:
+    def begin_thread(self, *, wanted: bool, gil: bool = False, native: bool = False) -> None:
         """Begin the next thread."""
-        self.has_threads, self.wanted, self.gil, self.runs = True, wanted, gil, runs
+        self.has_threads, self.wanted, self.gil, self.native = True, wanted, gil, native
 
     def end_thread(self) -> Iterator[Event[ThreadStack]]:
         """The stack of the thread that was read; what Python's own threads run is none of the main one."""
@@ -80,7 +81,8 @@ class _OpenDump:
         in_main = not (self.by_faulthandler and frames and _THREADING.search(frames[-1].file))
         if not (wanted and frames and in_main):
             return
-        stack = ThreadStack(frames, self.gil, self.runs)
+        native = self.native or (self.by_faulthandler and not is_library(frames[0]))
+        stack = ThreadStack(frames, self.gil, native)
         doing = f"waits in {stack.collective}" if stack.collective else f"is in {frames[0].place}"
         whose = f"process {self.who.pid} " if self.who.pid is not None else "a process "
         yield Event.at(self.head, stack, who=self.who, text=whose + doing)
@@ -174,7 +176,7 @@ class StackDumps:
             dump.who = _whose_dump(dump, whole_number(thread[1], LARGEST_PID) if is_main else None)
         dump.of_main = dump.of_main or is_main
         wanted = gil or is_main or thread[3] is None
-        dump.begin_thread(wanted=wanted, gil=gil, runs="active" in thread[2] and not gil)
+        dump.begin_thread(wanted=wanted, gil=gil, native="active" in thread[2] and not gil)
 
     def _begin(self, head: Line, pid: int | None, *, by_faulthandler: bool = False) -> _OpenDump | None:
         if len(self._open) >= MOST_OPEN:
@@ -206,6 +208,8 @@ def _whose_dump(dump: _OpenDump, pid: int | None) -> Identity:
     if len(set(_NOTED_RANK.findall(dump.head.text))) == 1:
         return rank_in_words(who, _NOTED_RANK, dump.head.text)
     for line in reversed(dump.headings):
+        if _FENCE.match(line.text):
+            continue
         if len(line.text) > HEADING or not (_IS_HEADING.search(line.text) or _OF_A_DUMP.search(line.text)):
             break
         pids = {int(number) for number in _NOTED_PID.findall(line.text)}

@@ -129,6 +129,12 @@ _GPU_WORK = re.compile(
     r"|flash_attn|xformers|transformer_engine|apex|bitsandbytes|deepspeed[/\\](?:runtime|ops))"
 )
 """Files that give work to the GPU: calls wait there while a collective in front of that work hangs."""
+_HELPERS = re.compile(
+    r"torch[/\\](?:utils[/\\]data[/\\]_utils[/\\]worker\.py:_worker_loop|distributed[/\\]elastic[/\\]agent[/\\]"
+    r"|distributed[/\\]run\.py|_inductor[/\\]compile_worker[/\\])"
+    r"|concurrent[/\\]futures[/\\]process\.py:_process_worker|multiprocessing[/\\](?:resource_tracker|pool)\.py:"
+)
+"""What only processes beside the ranks run."""
 _FILE_WORK = re.compile(
     r"\b(?:fsync|fdatasync|sync_file_range|flush)\b"
     r"|torch[/\\](?:serialization|storage|distributed[/\\]checkpoint[/\\]filesystem)\.py"
@@ -141,12 +147,12 @@ _FILE_WORK = re.compile(
 class ThreadStack:
     """The stack of the main thread or of the one with the GIL, the innermost call first.
 
-    `runs`: it ran without Python's lock, which may also be a wait for the GPU.
+    `native`: it may have been in native code, where it may have waited for the GPU.
     """
 
     frames: tuple[StackFrame, ...]
     owns_gil: bool = False
-    runs: bool = False
+    native: bool = False
 
     @property
     def collective(self) -> str:
@@ -157,6 +163,11 @@ class ThreadStack:
     def may_wait_for_gpu(self) -> bool:
         """True where its innermost call gives work to the GPU, which a hanging collective holds up."""
         return _GPU_WORK.search(self.frames[0].file) is not None
+
+    @property
+    def of_helper(self) -> bool:
+        """True for a process that is no rank: a loader's or a compiler's worker, or a launcher."""
+        return any(_HELPERS.search(f"{frame.file}:{frame.function}") for frame in self.frames)
 
     @property
     def in_storage(self) -> bool:

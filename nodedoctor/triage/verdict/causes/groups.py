@@ -60,7 +60,7 @@ def outside_timed_out_collective(timeline: Timeline) -> Iterator[Candidate]:
         return
     if any(event.who.rank is None or event.what.may_wait_for_gpu for event in outside):
         return
-    sure: Confidence = "low" if len(waiting) < 2 or any(event.what.runs for event in outside) else "medium"
+    sure: Confidence = "low" if len(waiting) < 2 or any(event.what.native for event in outside) else "medium"
     headline = _describe_elsewhere(timeline, outside, len(waiting), waits[0].work.words)
     evidence = (*outside[:3], *(wait.event for wait in waits[:3]))
     yield Candidate(
@@ -69,9 +69,20 @@ def outside_timed_out_collective(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def _stacks_elsewhere(timeline: Timeline, stacks: Sequence[Event[ThreadStack]]) -> list[Event[ThreadStack]]:
-    """The stacks of processes that are in no collective, and did not give up in one either."""
+    """The stacks of ranks that are in no collective, and did not give up in one either.
+
+    Beside some that are surely elsewhere, those that may wait for the GPU are victims of its collective.
+    """
     busy = {(event.who.rank, event.who.pid) for event in stacks if event.what.collective}
-    return [e for e in stacks if (e.who.rank, e.who.pid) not in busy and not timeline.gave_up(e.who)]
+    outside = [
+        event
+        for event in stacks
+        if (event.who.rank, event.who.pid) not in busy
+        and not timeline.gave_up(event.who)
+        and not event.what.of_helper
+    ]
+    elsewhere = [event for event in outside if not event.what.may_wait_for_gpu]
+    return outside if any(event.what.native for event in elsewhere) else elsewhere or outside
 
 
 def _covers(timeline: Timeline, wait: CollectiveWait, people: Sequence[Identity]) -> bool:
