@@ -63,7 +63,10 @@ def test_a_note_above_a_dump_names_its_rank(note: str, head: str, tmp_path: Path
 @pytest.mark.parametrize(
     "note",
     [
-        "# local rank {rank}\n", "# LOCAL_RANK={rank}\n", "# node rank {rank}\n", "# TP rank {rank}\n",
+        "# local rank {rank}\n",
+        "# local_rank_{rank}\n",
+        "# pp_rank={rank}\n",
+        "# rank -{rank}\n", "# LOCAL_RANK={rank}\n", "# node rank {rank}\n", "# TP rank {rank}\n",
         "[rank{rank}] saved the shard\n", "rank {rank}: step 41 loss 2.3\n", "# rank {rank}, not rank 9\n",
         "$ py-spy dump --pid 999   # RANK={rank}\n", "$ py-spy dump --pid {pid} --rank {rank}\n",
         "grpo-worker-{rank}:\n", "# rank {rank}\nready to look at another one\n",
@@ -135,6 +138,7 @@ TOOK = "# py-spy taken at 10:00:51, the job keeps running\n"
         ([*WORKING, TOOK + steps(1, 40)], "undetermined"),
         ([dump(rank, WAITS) for rank in range(4)] + [steps(1, 9) + "training complete\n"], "undetermined"),
         ([dumps(2, READS, "# rank {rank}\n"), steps(1, 9) + "training complete\n"], "failure"),
+        ([steps(1, 9) + "".join(WORKING) + "training complete, exit code 0\n"], "clean"),
         (["training complete\n" + "".join(WORKING)], "undetermined"),
         ([*WORKING[:2], "[rank3]: training complete\n"], "undetermined"),
     ],

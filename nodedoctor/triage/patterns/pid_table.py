@@ -20,7 +20,6 @@ _PID = frozenset(("pid", "process_id"))
 _HOST = frozenset(("host", "hostname", "node", "nodename"))
 _BETWEEN = re.compile(r"[\s|,]+")
 _RULE = re.compile(r"^[\s|+:=-]*$")
-_MARKS = ("rank", "RANK", "Rank")
 
 
 class PidTable:
@@ -38,8 +37,9 @@ class PidTable:
             if len(self._rows) < ROWS and self._read_row(line):
                 return
             yield from self.flush()
-        if len(line.text) <= HEADING and any(map(line.text.__contains__, _MARKS)):
-            columns = _cells(line.text.lower())
+        text = line.text[:HEADING].lower()
+        if ("pid" in text or "process_id" in text) and "rank" in text:
+            columns = _cells(text)
             wanted = sum(name in _RANK for name in columns) == 1 == sum(name in _PID for name in columns)
             self._columns = columns if wanted else ()
 

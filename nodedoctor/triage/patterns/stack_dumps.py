@@ -35,15 +35,18 @@ _FAULT_THREAD = re.compile(r"^Thread 0x[0-9a-f]{1,16}(?: \[[^\]]{0,64}\])? \(mos
 _FAULT_FRAME = re.compile(r'^\s+File "([^"]{1,500})", line (\d{1,9}) in (\S.{0,300})$')
 _THREADING = re.compile(r"[/\\]threading\.py$|^threading\.py$")
 _NOTED_RANK = re.compile(
-    r"(?<![\w.-])(?<!ocal )(?<!ode )(?<!roup )(?<!chine )(?<![tdpecTDPEC][pP] )(?:[Rr]ank|RANK)[ =:#]{0,2}"
-    r"(?P<rank>\d{1,7})\b"
+    r"(?<![A-Za-z0-9])(?<!--)(?<!\s-)(?<!(?i:ocal)[ _.-])(?<!(?i:ode)[ _.-])(?<!(?i:roup)[ _.-])"
+    r"(?<!(?i:chine)[ _.-])(?<!\b(?i:[tdpecms]p)[ _.-])(?:[Rr]ank|RANK)(?:[ =:#]{0,2}|[_-])"
+    r"(?P<rank>\d{1,7})(?![A-Za-z0-9])"
 )
 """How people note above a dump, or behind its command, which rank it is of."""
 _NOTED_PID = re.compile(r"(?:\bp(?:id|ID)|\bPID|\bpy-spy dump -p)[ =:]{1,2}(\d{2,7})\b")
 _OF_A_DUMP = re.compile(r"(?i)\b(?:py-?spy|gdb|pids?|process|stacks?|dumps?|traces?)\b")
 _FENCE = re.compile(r"^(?:```|~~~|\W*$)")
 _IS_HEADING = re.compile(
-    r"^(?:[#=*$+>~%@|]|--)|:[\s*#=-]*$|^(?:[Rr]ank|RANK)[ =:#]{0,2}\d{1,7}(?:$| \(| [-=*#]{2})"
+    r"^(?:[#=*$+>~%@|:<]|--)|:[\s*#=-]*$"
+    r"|^[\[(]?(?:[Gg]lobal |[Ww]orld )?(?:[Rr]ank|RANK)(?:[ =:#]{0,2}|[_-])\d{1,7}(?: ?/ ?\d{1,7})?[\])]?"
+    r"(?:$| \(| [-=*#]{2})"
 )
 
 
