@@ -66,6 +66,9 @@ def test_a_note_above_a_dump_names_its_rank(note: str, head: str, tmp_path: Path
         "# local rank {rank}\n",
         "# local_rank_{rank}\n",
         "# pp_rank={rank}\n",
+        "# lora rank {rank}\n",
+        "[rank{rank}]: process group destroyed\n",
+        "2026-11-21 10:20:00 INFO rank {rank} wrote a dump\n",
         "# rank -{rank}\n", "# LOCAL_RANK={rank}\n", "# node rank {rank}\n", "# TP rank {rank}\n",
         "[rank{rank}] saved the shard\n", "rank {rank}: step 41 loss 2.3\n", "# rank {rank}, not rank 9\n",
         "$ py-spy dump --pid 999   # RANK={rank}\n", "$ py-spy dump --pid {pid} --rank {rank}\n",
@@ -73,6 +76,8 @@ def test_a_note_above_a_dump_names_its_rank(note: str, head: str, tmp_path: Path
     ],
 )  # fmt: skip
 def test_other_notes_above_a_dump_name_no_rank(note: str, tmp_path: Path) -> None:
+    head = HEAD.replace("train.py", "train.py --rank 6 --lora_rank=8 --out exp/rank_3 exp.rank6.yaml")
+    assert culprits(judged(tmp_path, dumps(6, READS, head=head))) == [None]
     assert culprits(judged(tmp_path, dumps(6, READS, note))) == [None]
 
 

@@ -36,12 +36,14 @@ _FAULT_FRAME = re.compile(r'^\s+File "([^"]{1,500})", line (\d{1,9}) in (\S.{0,3
 _THREADING = re.compile(r"[/\\]threading\.py$|^threading\.py$")
 _NOTED_RANK = re.compile(
     r"(?<![A-Za-z0-9])(?<!--)(?<!\s-)(?<!(?i:ocal)[ _.-])(?<!(?i:ode)[ _.-])(?<!(?i:roup)[ _.-])"
-    r"(?<!(?i:chine)[ _.-])(?<!\b(?i:[tdpecms]p)[ _.-])(?:[Rr]ank|RANK)(?:[ =:#]{0,2}|[_-])"
-    r"(?P<rank>\d{1,7})(?![A-Za-z0-9])"
+    r"(?<!(?i:chine)[ _.-])(?<!\b(?i:[tdpecms]p)[ _.-])(?<!(?i:lora)[ _.-])"
+    r"(?:[Rr]ank|RANK)(?:[ =:#]{0,2}|[_-])(?P<rank>\d{1,7})(?![A-Za-z0-9])"
 )
 """How people note above a dump, or behind its command, which rank it is of."""
 _NOTED_PID = re.compile(r"(?:\bp(?:id|ID)|\bPID|\bpy-spy dump -p)[ =:]{1,2}(\d{2,7})\b")
-_OF_A_DUMP = re.compile(r"(?i)\b(?:py-?spy|gdb|pids?|process|stacks?|dumps?|traces?)\b")
+_BEHIND_COMMAND = re.compile(r"\s(?:#|<-|←|\().*$")
+_OF_A_DUMP = re.compile(r"(?i)\b(?:py-?spy|gdb|pids?|stacks?|dumps?)\b")
+_BEGINS_A_DUMP = re.compile(r"(?i)^\W{0,3}(?:\w+ )?(?:py-?spy|gdb|pid|stacks?|dumps?)\b.{0,60}$")
 _FENCE = re.compile(r"^(?:```|~~~|\W*$)")
 _IS_HEADING = re.compile(
     r"^(?:[#=*$+>~%@|:<]|--)|:[\s*#=-]*$"
@@ -66,12 +68,11 @@ class _OpenDump:
     frames: list[StackFrame] = field(default_factory=list)
     touched: int = 0
 
-    def read_frame(self, text: str) -> bool:
+    def read_frame(self, text: str) -> None:
         """Take in a frame of the thread that is read."""
         frame = _read_fault_frame(text) if self.by_faulthandler else _read_frame(text)
         if frame is not None and self.wanted and len(self.frames) < FRAMES:
             self.frames.append(frame)
-        return frame is not None
 
     def begin_thread(self, *, wanted: bool, gil: bool = False, native: bool = False) -> None:
         """Begin the next thread."""
@@ -208,12 +209,14 @@ class StackDumps:
 def _whose_dump(dump: _OpenDump, pid: int | None) -> Identity:
     """Whose a dump is: its process, and the rank that its head or the nearest heading notes."""
     who = dump.who.fill_from(Identity(pid=pid))
-    if len(set(_NOTED_RANK.findall(dump.head.text))) == 1:
-        return rank_in_words(who, _NOTED_RANK, dump.head.text)
+    note = _BEHIND_COMMAND.search(dump.head.text)
+    if note is not None and len(set(_NOTED_RANK.findall(note[0]))) == 1:
+        return rank_in_words(who, _NOTED_RANK, note[0])
     for line in reversed(dump.headings):
         if _FENCE.match(line.text):
             continue
-        if len(line.text) > HEADING or not (_IS_HEADING.search(line.text) or _OF_A_DUMP.search(line.text)):
+        is_heading = _IS_HEADING.search(line.text) or _OF_A_DUMP.search(line.text)
+        if line.level or len(line.text) > HEADING or not is_heading:
             break
         pids = {int(number) for number in _NOTED_PID.findall(line.text)}
         if len(pids) > 1 or (pids and who.pid is not None and who.pid not in pids):
@@ -224,6 +227,6 @@ def _whose_dump(dump: _OpenDump, pid: int | None) -> Identity:
             return rank_in_words(who, _NOTED_RANK, line.text)
         if ranks:
             break
-        if who.rank is None and not who.labels and _OF_A_DUMP.search(line.text):
+        if who.rank is None and not who.labels and _BEGINS_A_DUMP.match(line.text):
             who = replace(who.fill_from(replace(line.who, pid=None)), labels=line.who.labels)
     return who
