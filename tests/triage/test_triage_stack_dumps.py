@@ -144,6 +144,7 @@ TOOK = "# py-spy taken at 10:00:51, the job keeps running\n"
         ([dump(rank, WAITS) for rank in range(4)] + [steps(1, 9) + "training complete\n"], "undetermined"),
         ([dumps(2, READS, "# rank {rank}\n"), steps(1, 9) + "training complete\n"], "failure"),
         ([steps(1, 9) + "".join(WORKING) + "training complete, exit code 0\n"], "clean"),
+        ([steps(1, 9) + dumps(2, READS, "# rank {rank}\n") + "training complete, exit code 0\n"], "clean"),
         (["training complete\n" + "".join(WORKING)], "undetermined"),
         ([*WORKING[:2], "[rank3]: training complete\n"], "undetermined"),
     ],

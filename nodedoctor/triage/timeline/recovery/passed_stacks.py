@@ -15,29 +15,26 @@ from nodedoctor.triage.timeline.runs import SURVIVED
 
 
 def places_of_passed_stacks(events: Sequence[Event[Any]]) -> frozenset[Place]:
-    """Where the stacks are of a job that has no other trouble, and of which fewer wait than work.
+    """Where the stacks are of a job that has no other trouble, and that went on or came to its end.
 
-    Files with stacks seldom have times. The end of the job is behind them in any log, where it is the end of
-    the rank itself or of all; steps are where their log says that stacks were taken before.
+    The end is that of the rank itself, or of all. Files with stacks seldom have times: other logs count only
+    where fewer ranks wait than work; their steps, where they say that stacks were taken before.
     """
     stacks = [event for event in events if isinstance(event.what, ThreadStack)]
-    trouble = (e for e in events if is_trouble(e) and not isinstance(e.what, ThreadStack))
-    waiting = sum(bool(event.what.collective) for event in stacks)
-    if not stacks or 2 * waiting >= len(stacks) or any(True for _ in trouble):
+    if not stacks or any(is_trouble(e) and not isinstance(e.what, ThreadStack) for e in events):
         return frozenset()
+    most_work = 2 * sum(bool(event.what.collective) for event in stacks) < len(stacks)
     ends = [event for event in events if is_done(event)]
     went_on = _logs_that_went_on(events)
-    return frozenset(
-        stack.place
-        for stack in stacks
-        if any(_is_behind(end, stack) for end in ends) or went_on - {stack.place.source}
-    )
 
+    def is_passed(stack: Event[Any]) -> bool:
+        source, offset = stack.place.source, stack.place.offset
+        own_ends = [end.place for end in ends if end.who.rank in (None, stack.who.rank)]
+        if any(end.source == source for end in own_ends):
+            return any(end.source == source and end.offset > offset for end in own_ends)
+        return most_work and bool(own_ends or went_on - {source})
 
-def _is_behind(end: Event[Any], stack: Event[Any]) -> bool:
-    """True for the end of all, or of the same rank, that is not in front of the stack."""
-    same_log = end.place.source == stack.place.source
-    return end.who.rank in (None, stack.who.rank) and not (same_log and end.place.offset < stack.place.offset)
+    return frozenset(stack.place for stack in stacks if is_passed(stack))
 
 
 def _logs_that_went_on(events: Iterable[Event[Any]]) -> set[str]:
