@@ -41,7 +41,7 @@ _NOTED_RANK = re.compile(
 )
 """How people note above a dump, or behind its command, which rank it is of."""
 _NOTED_PID = re.compile(r"(?:\bp(?:id|ID)|\bPID|\bpy-spy dump -p)[ =:]{1,2}(\d{2,7})\b")
-_BEHIND_COMMAND = re.compile(r"\s(?:#|<-|←|\().*$")
+_BEHIND_COMMAND = re.compile(r"\s(?:#|<-|←|\()")
 _OF_A_DUMP = re.compile(r"(?i)\b(?:py-?spy|gdb|pids?|stacks?|dumps?)\b")
 _BEGINS_A_DUMP = re.compile(r"(?i)^\W{0,3}(?:\w+ )?(?:py-?spy|gdb|pid|stacks?|dumps?)\b.{0,60}$")
 _FENCE = re.compile(r"^(?:```|~~~|\W*$)")
@@ -209,9 +209,10 @@ class StackDumps:
 def _whose_dump(dump: _OpenDump, pid: int | None) -> Identity:
     """Whose a dump is: its process, and the rank that its head or the nearest heading notes."""
     who = dump.who.fill_from(Identity(pid=pid))
-    note = _BEHIND_COMMAND.search(dump.head.text)
-    if note is not None and len(set(_NOTED_RANK.findall(note[0]))) == 1:
-        return rank_in_words(who, _NOTED_RANK, note[0])
+    behind = _BEHIND_COMMAND.search(dump.head.text)
+    note = dump.head.text[behind.start() :] if behind is not None else ""
+    if len(set(_NOTED_RANK.findall(note))) == 1:
+        return rank_in_words(who, _NOTED_RANK, note)
     for line in reversed(dump.headings):
         if _FENCE.match(line.text):
             continue
