@@ -37,6 +37,10 @@ class Mark(Enum):
     NOT_A_LOG = "article"
     """Most of the text is written for people: an article, an issue or a chat about a failure."""
 
+    STORAGE_FRAME = "storage_frame"
+    """A call of a file system in a stack of the kernel's."""
+    STACKS_TAKEN = "stacks_taken"
+    """Somebody looked at the stacks of the processes then."""
     RANK_OF_PID = "rank_of_pid"
     """A line that ties this process to a global rank."""
     RANK_OF_POD = "rank_of_pod"

@@ -38,11 +38,12 @@ from nodedoctor.triage.patterns.last_lines import LastLines, LastLinesOfRanks
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
 from nodedoctor.triage.patterns.open_errors import OpenErrors, is_task_end
 from nodedoctor.triage.patterns.other_way import AlternativeDetector
+from nodedoctor.triage.patterns.pid_table import PidTable
 from nodedoctor.triage.patterns.prose import ProseDetector, is_model_text
 from nodedoctor.triage.patterns.restarts import RestartDetector, RetryHeadings
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process, is_secondary
 from nodedoctor.triage.patterns.shapes import Count, LineShape, LineShapes
-from nodedoctor.triage.patterns.stacks import StackDumps
+from nodedoctor.triage.patterns.stack_dumps import StackDumps
 from nodedoctor.triage.patterns.step_counters import StepCounters
 from nodedoctor.triage.patterns.trace import ExceptionRaised, TracebackReader
 from nodedoctor.triage.patterns.unclassified import (
@@ -86,6 +87,7 @@ SIDE_FACTS = (
     ras.HangFolder,
     Mark.RANK_OF_PID,
     Mark.RANK_OF_POD,
+    Mark.STORAGE_FRAME,
     Mark.STORE_LOST,
     Mark.SESSION_CUT,
     Mark.ENDED_FIRST,
@@ -144,6 +146,7 @@ NEEDLES: tuple[str, ...] = (
     "Traceback (most recent",
     "Last error:",
     "Missing ranks:",
+    '"MainThread"',
 )
 """Words that find every line that matters, without the short ones that ordinary lines are full of."""
 
@@ -189,7 +192,7 @@ class EventReader:
         self._dumps, self._stalls = StackDumps(), frameworks.StallReports()
         self._traces, self._block, self._last_warning = TracebackReader(), ElasticBlock(), nccl.LastErrors()
         self._open_errors, self._retries, self._counters = OpenErrors(), RetryDetails(), StepCounters()
-        self._trials, self._pods = RayTuneTable(), PodDescriptions()
+        self._trials, self._pids, self._pods = RayTuneTable(), PidTable(), PodDescriptions()
         self._asides = (
             RetryHeadings(),
             ActivityDetector(),
@@ -212,7 +215,7 @@ class EventReader:
         self._prose.read(line)
         if is_model_text(line):
             return
-        for event in (*self._dumps.read(line), *self._stalls.read(line)):
+        for event in (*self._dumps.read(line), *self._stalls.read(line), *self._pids.read(line)):
             yield from self._counters.flush()
             yield event
         yield from self._read_printer(line)
@@ -247,6 +250,7 @@ class EventReader:
         yield from self._traces.flush()
         yield from self._dumps.flush()
         yield from self._last_lines.flush()
+        yield from self._pids.flush()
         if self._last is not None and self._prose.is_article:
             yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
 

@@ -30,9 +30,10 @@ class XidReported:
 
 @record
 class KernelTaskHung:
-    """A task hung in the kernel, usually in storage."""
+    """A task hung in the kernel, usually in storage; `of_storage`: a file system or its server says so."""
 
     text: str
+    of_storage: bool = False
 
 
 def is_of_kernel(what: object) -> bool:
@@ -105,7 +106,7 @@ def _xid_reported(match: re.Match[str]) -> XidReported:
 
 
 def _kernel_task_hung(match: re.Match[str]) -> KernelTaskHung:
-    return KernelTaskHung(match[0][:120])
+    return KernelTaskHung(match[0][:120], of_storage=match["pid"] is None)
 
 
 MEMORY = r"""
@@ -306,6 +307,11 @@ pcie-fatal  hint  of_node
 _kernel_task_hung
     task \S+:(?P<pid>\d+) blocked for more than \d+ seconds|nfs: server \S+ not responding
     |Lustre(?:Error)?:.*(?:connection lost|was lost|evicted)
+# the same stack dumps, in modules and functions of file systems and of drives
+STORAGE_FRAME
+    \+0x[0-9a-f]{1,9}/0x[0-9a-f]{1,9} \[(?:nfs\w*|sunrpc|lustre|obdclass|osc|lov|mdc|ptlrpc|lnet|\w*ceph
+    |fuse|mmfs\w*|beegfs|wekafs\w*|cifs|xfs|ext4|btrfs|zfs)\]
+    |\b(?:(?:nfs\d?|xfs|ext4|btrfs|fuse|ceph|jbd2)_\w{1,64}|io_schedule\w{0,16})\+0x[0-9a-f]{1,9}/
 # Linux, drivers/gpu/drm/amd; ROCm's runtime (ROCR-Runtime, runtime.cpp)
 amdgpu-reset  of_node
   the driver reset a GPU that hung: the GPU or its firmware, less often a kernel of the program

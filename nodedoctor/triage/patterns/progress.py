@@ -338,12 +338,12 @@ RANK_OF_PID
     \b(?:global_|world_)?rank=(?P<rank>\d+)\b
 # launchers and programs that say which process a rank is, and not to which they send a signal
 RANK_OF_PID
-    (?<![\w.[])(?<!to )(?<!ocal )(?<!ode )(?<!roup )(?<!chine )[Rr]ank[ :=]{0,2}(?P<rank>\d{1,6})\b
+    (?<![\w.[])(?<!to )(?<!ocal )(?<!ode )(?<!roup )(?<!chine )(?:[Rr]ank|RANK)[ :=]{0,2}(?P<rank>\d{1,6})\b
     (?:(?!\b(?:[Ww]orker|[Ll]oader|[Cc]hild|[Pp]arent|[Ss]erver|[Ee]ngine|by|to|from|other)\b).){0,60}?
-    [ (,;]p(?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})\b
+    [ (,;](?:p(?:id|ID)|--pid|PID)[ :=]{1,2}(?P<pid>\d{2,7})\b
 RANK_OF_PID
-    \b(?:p(?:id|ID)[ :=]|[Pp]rocess ){1,2}(?P<pid>\d{2,7})[,;:]? (?:is |as |-> )?(?:global[_ ]|world[_ ])?
-    rank[ :=]{1,2}(?P<rank>\d{1,6})\b
+    \b(?:(?:p(?:id|ID)|PID)[ :=]|[Pp]rocess ){1,2}(?P<pid>\d{2,7})[,;:]? {1,4}(?:is |as |-> |# ?)?
+    (?:global[_ ]|world[_ ])?(?:[Rr]ank|RANK)[ :=]{1,2}(?P<rank>\d{1,6})\b
 # Slurm's number of a task, which is the rank where it is no launcher
 RANK_OF_PID
     (?:\bSLURM_PROCID[ :=]{1,2}|\btask[ :=]{1,2})(?P<rank>\d{1,6})\b
@@ -356,14 +356,18 @@ _group_joined
     \bworld[_ ]size[ :=]{1,2}(?P<size>\d{1,6})\b
     |(?:^|[|\[(] ?)[Rr]ank[ :=]{1,2}(?P<own3>\d{1,6}) ?(?:/|of) ?(?P<size3>\d{1,6})\b
     |\bGLOBAL_RANK: (?P<own4>\d{1,6}), MEMBER: \d{1,6}/(?P<size4>\d{1,6})\b
+# people and shells, while a job runs
+STACKS_TAKEN
+    \bpy-?spy\b.{0,40}\b(?:taken|ran|run|attached|dumped|done)\b|\b(?:took|taking|take) .{0,20}\bpy-?spy\b
+    |\bstacks? (?:dumps? )?(?:were |was )?(?:taken|dumped)\b
 # which process a rank is, behind a prefix with the rank
 RANK_OF_PID
-    (?:^|\[rank[ :=]?(?P<rank>\d{1,6})\]:? )(?:[Ss]tarted|[Rr]eady|[Rr]unning|[Hh]ello)?[ :,(]{0,3}
+    (?:^|\[rank[ :=]?(?P<rank>\d{1,6})\]:? )(?:[Ss]tart(?:ed|ing)|[Rr]eady|[Rr]unning|[Hh]ello)?[ :,(]{0,3}
     (?:host(?:name)?[ :=]{1,2}(?P<host>[\w.-]{1,64})[ ,;]{1,2})?
     (?:(?:host(?:name)?|node|device|local[_ ]rank|world[_ ]size|[gG][pP][uU])[ :=]{1,2}
     [\w.:-]{1,64}[ ,;]{1,2}){0,4}
     [Pp](?:id|ID)[ :=]{1,2}(?P<pid>\d{2,7})\b
-    [ ,;)]{0,3}(?:$|on\b|host|cuda|device|[gG][pP][uU]|local|node|ready|started|running|world)
+    [ ,;)]{0,3}(?:$|on\b|host|cuda|device|[gG][pP][uU]|local|node|(?:is )?(?:ready|start|running|up\b)|world)
 _pids_of_ranks
     \b[Pp](?:id|ID)s?\b.{0,60}?\b
     (?:\d{2,7} ?(?:=|:|->) ?rank[ _]?\d|rank[ _]?\d{1,6} ?(?:=|:|->) ?\d{2,7}\b).*

@@ -1,23 +1,16 @@
-"""Calls of tracebacks and of stacks: whose they are, where a person begins to read, where a process hung.
-
-Stacks have the layout of `py-spy dump` (src/main.rs, print_trace): a line for the process, one per thread,
-frames below.
-"""
+"""Calls of tracebacks and of stacks: whose they are, where a person begins to read, where a process hung."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import LARGEST_PID, Event, Identity, Line
-from nodedoctor.triage.patterns.log_pattern import rank_in_words
-from nodedoctor.whole_numbers import whole_number
 
 
 @record
 class StackFrame:
-    """One call: file, line, function and the source text shown for it."""
+    """One call: file, line (0 for none), function and the source text shown for it."""
 
     file: str
     line: int
@@ -33,7 +26,7 @@ class StackFrame:
     @property
     def place(self) -> str:
         """The call in words: `all_reduce (train.py:12)`."""
-        return f"{self.function} ({self.file}:{self.line})"
+        return f"{self.function} ({self.file}:{self.line})" if self.line else f"{self.function} ({self.file})"
 
 
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
@@ -126,86 +119,63 @@ def is_beside_job(frames: Sequence[StackFrame]) -> bool:
 COLLECTIVES = r"all_reduce|gather|scatter|broadcast|barrier|all_to_all|wait_for_everyone"
 """Parts of the names of functions in which a rank meets all others."""
 WAITS = re.compile(rf"{COLLECTIVES}|\brecv\b|\bsend\b|synchronize")
-LIBRARY = re.compile(r"torch/distributed/|torch/cuda/|torch/utils/_")
+LIBRARY = re.compile(r"torch/distributed/(?!checkpoint/)|torch/cuda/|torch/utils/_")
+"""Where they are: not where torch saves checkpoints, which names its ranks' own work like them."""
 DEEPEST = 12
 """Innermost frames among which the collective is looked for."""
-FRAMES = 200
-HEADING = 80
-"""Characters of a line above a dump that may be its heading; ours."""
-_PROCESS = re.compile(r"^Process (\d{1,7}): ")
-_NOTED_RANK = re.compile(r"(?<![\w.-])(?<!local )[Rr]ank[ =:#]{0,2}(?P<rank>\d{1,7})\b")
-"""How people note above a dump, or behind its command, which rank it is of."""
-_THREAD = re.compile(r'^Thread \S+ \(([a-z+]+)\)(?:: "([^"]{0,200})")?')
-_FRAME = re.compile(r"^\s+(\S.{0,300}?) \(([^()]{1,500}):(\d{1,9})\)$")
+_GPU_WORK = re.compile(
+    r"(?:^|[/\\])(?:torch[/\\](?:_tensor|_ops|autograd|nn|optim|cuda|amp|_dynamo|_inductor|_functorch"
+    r"|distributed[/\\](?!checkpoint|elastic|run))"
+    r"|flash_attn|xformers|transformer_engine|apex|bitsandbytes|deepspeed[/\\](?:runtime|ops))"
+)
+"""Files that give work to the GPU: calls wait there while a collective in front of that work hangs."""
+_HELPERS = re.compile(
+    r"torch[/\\](?:utils[/\\]data[/\\]_utils[/\\]worker\.py:_worker_loop|distributed[/\\]elastic[/\\]agent[/\\]"
+    r"|distributed[/\\]run\.py|_inductor[/\\]compile_worker[/\\])"
+    r"|concurrent[/\\]futures[/\\]process\.py:_process_worker|multiprocessing[/\\](?:resource_tracker|pool)\.py:"
+)
+"""What only processes beside the ranks run."""
+_FILE_WORK = re.compile(
+    r"\b(?:fsync|fdatasync|sync_file_range|flush)\b"
+    r"|torch[/\\](?:serialization|storage|distributed[/\\]checkpoint[/\\]filesystem)\.py"
+    r"|safetensors[/\\]"
+)
+"""Innermost calls that write or read files."""
 
 
 @record
 class ThreadStack:
-    """The stack of the main thread or of the one with the GIL."""
+    """The stack of the main thread or of the one with the GIL, the innermost call first.
+
+    `native`: it may have been in native code, where it may have waited for the GPU.
+    """
 
     frames: tuple[StackFrame, ...]
     owns_gil: bool = False
+    native: bool = False
 
     @property
     def collective(self) -> str:
         """The collective in which it waits, '' when it is elsewhere."""
         return collective_in(self.frames)
 
+    @property
+    def may_wait_for_gpu(self) -> bool:
+        """True where its innermost call gives work to the GPU, which a hanging collective holds up."""
+        return _GPU_WORK.search(self.frames[0].file) is not None
+
+    @property
+    def of_helper(self) -> bool:
+        """True for a process that is no rank: a loader's or a compiler's worker, or a launcher."""
+        return any(_HELPERS.search(f"{frame.file}:{frame.function}") for frame in self.frames)
+
+    @property
+    def in_storage(self) -> bool:
+        """True where its innermost call writes or reads files."""
+        return _FILE_WORK.search(f"{self.frames[0].function} {self.frames[0].file}") is not None
+
 
 def collective_in(frames: tuple[StackFrame, ...]) -> str:
     """The collective in which a stack waits, '' when it is elsewhere."""
     waiting = (f.function for f in frames[:DEEPEST] if LIBRARY.search(f.file) and WAITS.search(f.function))
     return next(waiting, "")
-
-
-class StackDumps:
-    """Collects the stacks of dumps, line by line."""
-
-    def __init__(self) -> None:
-        self._process: Line | None = None
-        self._above: Line | None = None
-        self._who = Identity()
-        self._wanted = self._gil = False
-        self._frames: list[StackFrame] = []
-
-    def read(self, line: Line) -> Iterator[Event[ThreadStack]]:
-        """The stack that ends before this line, if one does."""
-        text = line.text
-        above, self._above = self._above, line
-        frame = _FRAME.match(text) if self._wanted else None
-        if frame is not None:
-            if len(self._frames) < FRAMES:
-                self._frames.append(StackFrame(frame[2], int(frame[3]), frame[1]))
-            return
-        process = _PROCESS.match(text) if text.startswith("Process ") else None
-        thread = _THREAD.match(text) if text.startswith("Thread ") else None
-        if process or thread:
-            yield from self.flush()
-        if process:
-            self._process, self._who = line, _whose_dump(line, whole_number(process[1], LARGEST_PID), above)
-        elif thread and self._process is not None:
-            self._gil = "gil" in thread[1]
-            self._wanted = self._gil or thread[2] in ("MainThread", None)
-
-    def flush(self) -> Iterator[Event[ThreadStack]]:
-        """The stack that is open."""
-        frames, self._frames, wanted = tuple(self._frames), [], self._wanted
-        self._wanted = False
-        first = self._process
-        if not wanted or not frames or first is None:
-            return
-        stack = ThreadStack(frames, self._gil)
-        doing = f"waits in {stack.collective}" if stack.collective else f"is in {frames[0].place}"
-        yield Event.at(first, stack, who=self._who, text=f"process {self._who.pid} {doing}")
-
-
-def _whose_dump(head: Line, pid: int | None, above: Line | None) -> Identity:
-    """Whose a dump is: its process, and the rank that its head or a short line above notes."""
-    who = head.who.fill_from(Identity(pid=pid))
-    texts = [head.text]
-    if above is not None and above.place.source == head.place.source and len(above.text) <= HEADING:
-        texts.append(above.text)
-    for text in texts:
-        if len(set(_NOTED_RANK.findall(text))) == 1:
-            who = rank_in_words(who, _NOTED_RANK, text)
-    return who

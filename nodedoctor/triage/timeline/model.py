@@ -40,7 +40,7 @@ W = TypeVar("W")
 
 QUIET = (
     *NON_ERRORS, Restarted, CancelledByUser, Communicator, PeersTerminated, MemoryUser, DesyncJoined,
-    TrainingActivity, OtherWayWorked, RasCount, RasCommunicator, RasSection,
+    TrainingActivity, OtherWayWorked, RasCount, RasCommunicator, RasSection, Mark.STACKS_TAKEN,
     Mark.DUMP_REQUESTED, Mark.LIVE_PROCESS, Mark.PROGRAM_ENDED, Mark.RAS_RANK, Mark.RAS_TABLE,
     Mark.DELIBERATE_SLEEP, Mark.SHUT_DOWN, Mark.REQUEST_REFUSED,
     Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.SET_UP, Mark.ACTOR_PID,

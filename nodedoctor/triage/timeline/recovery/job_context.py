@@ -12,10 +12,11 @@ from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Event
+from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.progress import TrainingStep
+from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, offsets_by_source
 from nodedoctor.triage.timeline.recovery.counted_on import FAR
@@ -23,6 +24,7 @@ from nodedoctor.triage.timeline.recovery.other_times import (
     OwnStory,
     read_own_story,
 )
+from nodedoctor.triage.timeline.recovery.passed_stacks import places_of_passed_stacks
 from nodedoctor.triage.timeline.recovery.survived import is_own_error
 
 _IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
@@ -48,6 +50,8 @@ class JobContext:
     last_error: dict[tuple[str, int | None], int]
     """Place of the last own error of each rank in each log, that nothing says it caught."""
     story: OwnStory
+    passed_stacks: frozenset[Place]
+    """Where stacks are of a job that went on."""
 
 
 def describe_job(
@@ -69,6 +73,7 @@ def describe_job(
         offsets_by_source(filter(_is_end, events), max),
         {(e.place.source, e.who.rank): e.place.offset for e in events if _is_end(e) and is_own_error(e.what)},
         read_own_story(events),
+        places_of_passed_stacks(events),
     )
 
 
@@ -92,6 +97,11 @@ def waited_later(event: Event[Any], job: JobContext) -> bool:
 def belongs_to_a_waiting_rank(event: Event[Any], job: JobContext) -> bool:
     """True for an error without a rank where every rank waited, so that none failed."""
     return job.all_waited and event.who.rank is None and is_own_error(event.what)
+
+
+def is_stack_of_work(event: Event[Any], job: JobContext) -> bool:
+    """True for a stack that was looked at while the job worked."""
+    return isinstance(event.what, ThreadStack) and event.place in job.passed_stacks
 
 
 def follows_kill(event: Event[Any], job: JobContext) -> bool:

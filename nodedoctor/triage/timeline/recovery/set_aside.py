@@ -187,6 +187,7 @@ JOB_RULES: tuple[SideRule[Callable[[Event[Any], JobContext], bool]], ...] = (
     SideRule("survived", "the job was long past its start", job.is_startup_error),
     SideRule("survived", "the same rank came to a later collective and waited there", job.waited_later),
     SideRule("survived", "every rank waited in a collective", job.belongs_to_a_waiting_rank),
+    SideRule("survived", "the job worked on behind the look at its stacks", job.is_stack_of_work),
     SideRule("echoed", "the first to end were killed by a signal", job.follows_kill),
 )
 """About one error beside the whole job: the first that is true of it gives the reason."""

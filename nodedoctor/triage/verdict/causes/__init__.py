@@ -81,6 +81,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     groups.too_short: (TimedOut,),
     groups.frozen_watchdog: (TimedOut,),
     groups.outside_collective: (ThreadStack,),
+    groups.outside_timed_out_collective: (ThreadStack,),
     missing.unjoined_ranks: (ClientsMissing,),
     missing.barrier_report: (BarrierMissed,),
     missing.lagging_by_status: (CollectiveStatus,),

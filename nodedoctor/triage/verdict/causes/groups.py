@@ -9,7 +9,8 @@ from nodedoctor.model import Fix
 from nodedoctor.steps import looks
 from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks, rank_ranges
 from nodedoctor.triage.flight.transfer_time import implied_ranks
-from nodedoctor.triage.model import Candidate
+from nodedoctor.triage.model import Candidate, Confidence, Event, Identity
+from nodedoctor.triage.patterns.machine import KernelTaskHung
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.watchdog import DesyncJoined, DesyncMissing
 from nodedoctor.triage.timeline.model import CollectiveWait, Timeline
@@ -33,17 +34,80 @@ def outside_collective(timeline: Timeline) -> Iterator[Candidate]:
     """All but a few processes are in a collective, and wait for the few."""
     stacks = timeline.of_kind(ThreadStack)
     waiting = [event for event in stacks if event.what.collective]
-    busy = {(e.who.rank, e.who.pid) for e in waiting}
-    outside = [e for e in stacks if not e.what.collective and (e.who.rank, e.who.pid) not in busy]
+    outside = _stacks_elsewhere(timeline, stacks)
     if not are_awaited(outside, waiting):
         return
-    culprits = blameable_identities(*(event.who for event in outside))
-    who, doing = describe_identities(culprits) or "one process", f"is in {outside[0].what.frames[0].place}"
-    gil = any(event.what.owns_gil for event in outside)
-    headline = describe_holdup(who, doing, len(waiting), waiting[0].what.collective, gil=gil)
-    evidence = (*outside[:3], *waiting[:3])
     victims = tuple(event.who for event in waiting if event.who.rank is not None)
+    headline = _describe_elsewhere(timeline, outside, len(waiting), waiting[0].what.collective)
+    evidence = (*outside[:3], *waiting[:3])
+    culprits = blameable_identities(*(event.who for event in outside))
     yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, evidence, culprits, victims)
+
+
+def outside_timed_out_collective(timeline: Timeline) -> Iterator[Candidate]:
+    """The stack of a rank is outside of the collective in which others timed out, and it did not.
+
+    A call that gives work to the GPU is no other place: there the victims of a hang wait, too.
+    """
+    stacks = timeline.of_kind(ThreadStack)
+    outside = _stacks_elsewhere(timeline, stacks)
+    if are_awaited(outside, [event for event in stacks if event.what.collective]):
+        return  # their stacks show more
+    culprits = distinct_ranks(event.who for event in outside)
+    waits = [wait for wait in timeline.waits if _covers(timeline, wait, culprits)]
+    waiting = distinct_ranks(wait.who for wait in waits)
+    if timeline.folded or None in timeline.waiting_ranks or not are_awaited(culprits, waiting):
+        return
+    if any(event.who.rank is None or event.what.may_wait_for_gpu for event in outside):
+        return
+    sure: Confidence = "low" if len(waiting) < 2 or any(event.what.native for event in outside) else "medium"
+    headline = _describe_elsewhere(timeline, outside, len(waiting), waits[0].work.words)
+    evidence = (*outside[:3], *(wait.event for wait in waits[:3]))
+    yield Candidate(
+        "cpu_stuck_or_slow_rank", "absence", sure, headline, evidence, tuple(culprits), tuple(waiting)
+    )
+
+
+def _stacks_elsewhere(timeline: Timeline, stacks: Sequence[Event[ThreadStack]]) -> list[Event[ThreadStack]]:
+    """The stacks of ranks that are in no collective, and did not give up in one either.
+
+    Beside some that are surely elsewhere, those that may wait for the GPU are victims of its collective.
+    """
+    busy = {(event.who.rank, event.who.pid) for event in stacks if event.what.collective}
+    outside = [
+        event
+        for event in stacks
+        if (event.who.rank, event.who.pid) not in busy
+        and not timeline.gave_up(event.who)
+        and not event.what.of_helper
+    ]
+    elsewhere = [event for event in outside if not event.what.may_wait_for_gpu]
+    return outside if any(event.what.native for event in elsewhere) else elsewhere or outside
+
+
+def _covers(timeline: Timeline, wait: CollectiveWait, people: Sequence[Identity]) -> bool:
+    """True for a wait in which some ranks have to take part, as far as the names of groups show."""
+    if any(who.world != wait.who.world for who in people):
+        return False
+    group = wait.work.group
+    of_all = group.name in ("", "0") or group.desc == "default_pg"
+    if of_all and wait.event.who.group_rank in (None, wait.who.rank):
+        return True
+    return {who.rank for who in people} <= ranks_waited_for(timeline)
+
+
+def _describe_elsewhere(
+    timeline: Timeline, outside: Sequence[Event[ThreadStack]], waiting: int, collective: str
+) -> str:
+    """The headline on stacks that are elsewhere; of files that are read or written there, if they are."""
+    who = describe_identities(blameable_identities(*(event.who for event in outside))) or "one process"
+    stalls = [event for event in timeline.of_kind(KernelTaskHung) if event.what.of_storage]
+    more = ", and storage hangs" if stalls else ""
+    if not more and all(event.what.in_storage and not event.what.owns_gil for event in outside):
+        more = ": storage hangs, or is slow"
+    gil = any(event.what.owns_gil for event in outside)
+    doing = f"is in {outside[0].what.frames[0].place}"
+    return describe_holdup(who, doing, waiting, collective, gil=gil, more=more)
 
 
 MISCONFIGURED_MS = 1000

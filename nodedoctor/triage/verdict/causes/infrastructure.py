@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,10 +20,11 @@ from nodedoctor.triage.model import Candidate, Confidence, Event, Ground, Identi
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import DriveError, KernelTaskHung
 from nodedoctor.triage.patterns.nccl import IbFlush, NcclError, VirtualInterface
+from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import WatchdogStuck
-from nodedoctor.triage.timeline.model import Timeline
+from nodedoctor.triage.timeline.model import Timeline, offsets_by_source
 from nodedoctor.triage.timeline.node_reports import NodeFault, hosts_in_logs
 from nodedoctor.triage.verdict.causes.absent import sole_silent_rank
 
@@ -134,8 +135,27 @@ def hung_storage(timeline: Timeline) -> Iterator[Candidate]:
     culprits = tuple(distinct_ranks(event.who for event in stalls))
     silent = sole_silent_rank(timeline, stalls) if not culprits else None
     culprits = (silent,) if silent is not None else culprits
-    headline = f"{describe_identities(culprits) or 'a process'} hung in the kernel: {stalls[0].what.text}"
+    of_storage = [event for event in stalls if event.what.of_storage]
+    report = (of_storage or stalls)[0].what.text
+    if not (of_storage or _hung_in_file_system(timeline, stalls, culprits)):
+        headline = f"{describe_identities(culprits) or 'a process'} hung in the kernel: {report}"
+    elif culprits or len(of_storage) < len(stalls):
+        headline = f"{describe_identities(culprits) or 'a process'} waits for storage that hangs: {report}"
+    else:
+        headline = f"storage hangs: {report}"
     yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, tuple(stalls[:3]), culprits)
+
+
+def _hung_in_file_system(
+    timeline: Timeline, stalls: Sequence[Event[KernelTaskHung]], culprits: Sequence[Identity]
+) -> bool:
+    """True where the kernel's stack of a task that hung, or Python's of its rank, is in a file system."""
+    first = offsets_by_source(stalls)
+    ranks = {who.rank for who in culprits}
+    frames = timeline.marked(Mark.STORAGE_FRAME)
+    return any(first.get(e.place.source, e.place.offset) < e.place.offset for e in frames) or any(
+        event.what.in_storage for event in timeline.of_kind(ThreadStack) if event.who.rank in ranks
+    )
 
 
 def different_nccl(timeline: Timeline) -> Iterator[Candidate]:
