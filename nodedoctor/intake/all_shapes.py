@@ -429,8 +429,9 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s*[\d|]|SUM |Running |memcpy |Device \d|CUDA |Driver |Built|NOTE|This |\w+_\w+",
     ),
     by_head(
-        ("nccl-tests version", "# nThread ", "busbw"),
-        r"#\s{0,4}(?:nccl-tests version|nThread \d|\s{0,40}size\s{1,20}count\s{1,20}type\s{1,20}redop\s)",
+        ("nccl-tests version", "# nThread ", "busbw", "Out of bounds values"),
+        r"#\s{0,4}(?:nccl-tests version|nThread \d|\s{0,40}size\s{1,20}count\s{1,20}type\s{1,20}redop\s"
+        r"|Out of bounds values\s{0,4}: \d{1,15} FAILED)",
         "nccl-tests",
         "all-reduce-perf",
         "NVIDIA/nccl-tests 2.10 to 2.17, src/common.cu",
