@@ -13,7 +13,7 @@ from nodedoctor.declare.registry import fact, pasted
 from nodedoctor.facts.pci.pci import MELLANOX, NVIDIA, PciDevice, PciLink, bdf
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.patterns import regex
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 LSPCI = pasted("lspci", "The output of lspci -vv, with or without -nn.")
 
@@ -29,7 +29,13 @@ _KINDS = {
     "Infiniband controller": "020700",
     "Ethernet controller": "020000",
 }
-_LINK = r"Lnk{}:.*?Speed (?P<speed>\d{{1,3}}(?:\.\d)?)GT/s(?: \(\w+\))?, Width x(?P<width>\d{{1,2}})"
+_LINK = (
+    r"Lnk{}:.*?Speed (?P<speed>\d{{1,3}}(?:\.\d)?)GT/s(?: \((?P<speed_mark>\w+)\))?,"
+    r" Width x(?P<width>\d{{1,2}})(?: \((?P<width_mark>\w+)\))?"
+)
+_AT_LEAST = {"downgraded": 2, "ok": 1}
+"""How lspci marks what is less than the device can do, and before 3.8 also what is not: the maximum is at
+least so many times what is shown."""
 _CAP, _STA = regex(_LINK.format("Cap")), regex(_LINK.format("Sta"))
 _OFF_BUS = regex(r"\(rev ff\)|!!! Unknown header type 7f")
 """How a device is shown of which every byte reads ff, as it does not answer any more."""
@@ -97,6 +103,19 @@ def _blocks(text: str) -> Iterator[tuple[re.Match[str], str]]:
 
 
 def _parse_devices(text: str) -> Iterator[PciDevice]:
+    """The devices; where LnkCap was left out, their links are compared with those of their kind."""
+    pairs = list(_shown_devices(text))
+    for device, has_maximum in pairs:
+        link = device.link
+        if link is None or has_maximum:
+            yield device
+        else:
+            twins = [twin.link for twin, _ in pairs if twin.link and twin.pci_id == device.pci_id]
+            yield replace(device, link=_least_maximum(link, twins))
+
+
+def _shown_devices(text: str) -> Iterator[tuple[PciDevice, bool]]:
+    """Each device, and whether it is shown what its link can do."""
     for head, block in _blocks(text):
         kind = re.sub(r" \[[0-9a-f]{4}\]$", "", head.group("kind"))
         name, now, most = head.group("name"), _STA.search(block), _CAP.search(block)
@@ -104,7 +123,7 @@ def _parse_devices(text: str) -> Iterator[PciDevice]:
         off_bus = bool(_OFF_BUS.search(name) or _OFF_BUS.search(block))
         if vendor and kind in _KINDS and (now or off_bus):
             ids, driver = _IDS.search(name), _DRIVER.search(block)
-            yield PciDevice(
+            device = PciDevice(
                 bdf(head.group(1)),
                 vendor,
                 ids[2] if ids else re.sub(r" \((?:rev|prog-if) [0-9a-f]{2}[^)]*\)", "", name).strip(),
@@ -113,12 +132,28 @@ def _parse_devices(text: str) -> Iterator[PciDevice]:
                 link=_read_link(now, most) if now else None,
                 config="ff" * 64 if off_bus else "",
             )
+            yield device, most is not None
 
 
 def _read_link(now: re.Match[str], most: re.Match[str] | None) -> PciLink:
+    speed, width = float(now["speed"]), int(now["width"])
+    if most:
+        return PciLink(speed, width, float(most["speed"]), int(most["width"]))
+    factors = [_AT_LEAST.get(now[mark] or "") for mark in ("speed_mark", "width_mark")]
     return PciLink(
-        float(now["speed"]),
-        int(now["width"]),
-        float(most["speed"]) if most else None,
-        int(most["width"]) if most else None,
+        speed,
+        width,
+        speed * factors[0] if factors[0] else None,
+        width * factors[1] if factors[1] else None,
+    )
+
+
+def _least_maximum(link: PciLink, twins: list[PciLink]) -> PciLink:
+    """The link with at least the speed and lanes that others of its kind have."""
+    speed = max(twin.speed_gts or 0.0 for twin in twins)
+    width = max(twin.width or 0 for twin in twins)
+    return replace(
+        link,
+        max_speed_gts=max(link.max_speed_gts or 0.0, speed if speed > (link.speed_gts or 0) else 0.0) or None,
+        max_width=max(link.max_width or 0, width if width > (link.width or 0) else 0) or None,
     )
