@@ -367,7 +367,7 @@ SHAPES: tuple[Shape, ...] = (
     by_head(
         ("sgl_kernel: ", "CUDA Driver Version", "NVCC: ", "CUDA_HOME: ", "sglang: "),
         r"(?:Python: 3\.[^\n]{1,200}\n(?:[^\n]{0,200}\n){0,3}?)?(?:CUDA available: |CUDA_HOME: |NVCC: "
-        r"|CUDA Driver Version|PyTorch: |sglang: |sgl_kernel: )",
+        r"|CUDA Driver Version: \d{3}\.\d|PyTorch: |sglang: |sgl_kernel: )",
         "SGLang's report of its environment",
         "collect-env",
         "sgl-project/sglang 0.3 to 0.5, check_env.py",
@@ -427,6 +427,17 @@ SHAPES: tuple[Shape, ...] = (
         "nvbandwidth",
         "NVIDIA/nvbandwidth 0.4 to 0.9",
         body=r"\s*[\d|]|SUM |Running |memcpy |Device \d|CUDA |Driver |Built|NOTE|This |\w+_\w+",
+    ),
+    by_head(
+        ("P2P (Peer-to-Peer)", "directional P2P="),
+        r"(?:\[P2P \(Peer-to-Peer\) GPU Bandwidth|(?:Uni|Bi)directional P2P=\w{6,10} Bandwidth)",
+        "p2pBandwidthLatencyTest",
+        "p2p-bandwidth",
+        "NVIDIA/cuda-samples 9 to 13, p2pBandwidthLatencyTest.cu",
+        tool="p2pBandwidthLatencyTest",
+        body=r"\s*(?:\d|D\\D|GPU |CPU )|\[P2P|Device[:=]|\*{3}NOTE|NOTE: |So you can see|P2P Connectivity"
+        r"|(?:(?:Uni|Bi)directional )?P2P=",
+        joins=True,
     ),
     by_head(
         ("nccl-tests version", "# nThread ", "busbw", "Out of bounds values"),

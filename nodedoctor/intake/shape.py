@@ -55,7 +55,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "stack": ("collect-env", "pip-list"),
     "host": ("disk", "limits"),
     "job": ("env", "nccl-inspector"),
-    "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf"),
+    "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf", "p2p-bandwidth"),
 }
 """Which probes tell of what kind of thing."""
 

@@ -118,7 +118,7 @@ memory_max_operating_t_limit_c whole     gpu_temp_max_mem_tlimit_threshold|memor
 
 [gpu_power_readings|power_readings|gpu_power_readings/gpu_ceiling_power_limit]
 power_draw_w                   watts     power_draw|average_power_draw|instant_power_draw
-power_limit_w                  watts     current_power_limit|enforced_power_limit|current|requested_power_limit
+power_limit_w                  watts    current_power_limit|enforced_power_limit|current|requested_power_limit
 power_limit_requested_w        watts     requested_power_limit|power_limit|requested
 power_limit_default_w          watts     default_power_limit|default
 power_limit_min_w              watts     min_power_limit|min
