@@ -25,8 +25,7 @@ LEAST = 4
 """GPUs from which the others are a majority."""
 
 
-@check("deep.matrices", "Matrices of copies (nvbandwidth, p2pBandwidthLatencyTest)", tags={"gpu", "deep"},
-       stage="preview")  # fmt: skip
+@check("deep.matrices", "Matrices of copies", tags={"gpu", "deep"}, stage="preview")
 def matrices(tests: RateMatrices) -> Iterator[Finding]:
     """Each cell of a matrix of copies between GPUs, or with the host, against the others.
 
@@ -70,11 +69,11 @@ def _slow_cells(probe: str, matrix: RateMatrix) -> Iterator[Finding]:
         evidence = [Evidence(probe, matrix.lines[gpu])] if gpu in matrix.lines else []
         yield Finding.warn(summary, subject=f"gpu:{gpu}", evidence=evidence, fix=SLOW)
     for a, b in common.pairs:
-        ways = [pair for pair in ((a, b), (b, a)) if pair in low]
+        slow_pairs = [pair for pair in ((a, b), (b, a)) if pair in low]
         words = comma_list(
-            f"GPU {source} -> GPU {target} {rates[source, target]:.1f}" for source, target in ways
+            f"GPU {source} -> GPU {target} {rates[source, target]:.1f}" for source, target in slow_pairs
         )
-        evidence = [Evidence(probe, matrix.lines[source]) for source, _ in ways]
+        evidence = [Evidence(probe, matrix.lines[source]) for source, _ in slow_pairs]
         summary = f"{matrix.title}: {words} GB/s, others {usual:.1f}"
         yield Finding.warn(summary, subject=f"pair:{a}-{b}", evidence=evidence, fix=SLOW)
 

@@ -130,7 +130,8 @@ def _without_numbers(lines: list[str]) -> list[str]:
     numbers = [int(match["number"]) if (match := _NUMBERED.match(line)) else None for line in lines]
     bare = list(lines)
     for first, end in _counted_runs(numbers):
-        if sum("\t" in line for line in lines[first:end]) >= FEW_NUMBERED:
+        is_matrix = numbers[first] == 0  # rows of a matrix; lines are numbered from 1 on
+        if not is_matrix and sum("\t" in line for line in lines[first:end]) >= FEW_NUMBERED:
             bare[first:end] = [_NUMBERED.sub("", line, count=1) for line in lines[first:end]]
     spaced = [_SPACED.match(line) for line in lines if line]
     if len(spaced) >= FEW_NUMBERED and all(

@@ -113,6 +113,14 @@ NVBANDWIDTH = (
     "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n           0\n 0     55.31\n\n"
     "SUM host_to_device_memcpy_ce 55.31\n"
 )
+P2P_TEST = (
+    "[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]\n"
+    "Device: 0, NVIDIA H100 80GB HBM3, pciBusID: 1b, pciDeviceID: 0, pciDomainID:0\n\n"
+    "***NOTE: In case a device doesn't have P2P access to other one, it falls back to normal memcopy.\n\n"
+    "P2P Connectivity Matrix\n     D\\D     0     1\n     0\t   1     1\n     1\t   1     1\n"
+    "Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)\n   D\\D      0      1 \n"
+    "     0 2580.56 764.12 \n     1 749.86 2575.74 \n"
+)
 NCCL_TESTS = (
     "# nThread 1 nGpus 8 minBytes 67108864 maxBytes 1073741824 step: 4(factor) warmup iters: 5 iters: 20\n#\n"
     "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
@@ -314,6 +322,7 @@ PASTES: dict[str, str] = {
     "env": ENV,
     "dcgmi-diag": DCGM,
     "nvbandwidth": NVBANDWIDTH,
+    "p2p-bandwidth": P2P_TEST,
     "all-reduce-perf": NCCL_TESTS,
     "dcgm-health": DCGM_HEALTH,
     "mlxlink": MLXLINK,

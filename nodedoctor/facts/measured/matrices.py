@@ -24,8 +24,7 @@ _TITLE = regex(
     re.MULTILINE,
 )
 _RUNNING = regex(r"^[ \t]{0,8}Running (\w{3,80})\.", re.MULTILINE)
-_ROW = regex(r"[ \t]*(?P<row>\d{1,3})[ \t]+(?P<cells>(?:(?:\d{1,6}\.\d{1,3}|N/A)[ \t]*)+)$")
-_HEAD = regex(r"[ \t]*(?:D\\D)?(?P<columns>(?:[ \t]+\d{1,3})+)[ \t]*$")
+_CELL = regex(r"\d{1,6}\.\d{1,3}|N/A")
 
 
 @record
@@ -63,17 +62,14 @@ def _parse_matrices(text: str) -> Iterator[RateMatrix]:
     for title in _TITLE.finditer(text):
         tests = [match[1] for match in _RUNNING.finditer(text, 0, title.start())]
         name = title["p2p"] or (tests[-1] if tests else title[0].strip())
-        lines = text[title.end() :].lstrip("\n").splitlines()
-        head = _HEAD.fullmatch(lines[0]) if lines else None
-        if head is None:
-            continue
-        columns = [int(word) for word in head["columns"].split()]
-        rows = {}
-        for line in lines[1:]:
-            row = _ROW.fullmatch(line)
-            if row is None or len(row["cells"].split()) != len(columns):
+        head, *lines = text[title.end() :].lstrip("\n").split("\n")
+        columns = [int(word) for word in head.split() if word.isdecimal() and len(word) < 4]
+        rows: dict[int, tuple[str, list[str]]] = {}
+        for line in lines:
+            number, *cells = line.split() or [""]
+            if not (number.isdecimal() and len(cells) == len(columns) and all(map(_CELL.fullmatch, cells))):
                 break
-            rows[int(row["row"])] = (line.strip(), row["cells"].split())
+            rows[int(number)] = (line.strip(), cells)
         # One row of several columns is the host's: its number is no GPU.
         host = len(rows) == 1 and "CPU" in (title["ends"] or "")
         rates = {
