@@ -66,7 +66,7 @@ def width(
     findings += [finding for device in devices if (finding := _device_width(device, devices))]
     if lspci and pci is None:
         shown = [device for device in lspci.devices if device.is_nic or not (gpus and gpus.gpus)]
-        findings += [f for slot in shown if (f := _device_width(slot, shown, "lspci"))]
+        findings += [f for slot in shown if (f := _device_width(slot, shown, lspci.lines_of(slot)))]
         findings += [_off_bus(device) for device in lspci.devices if device.off_bus]
         devices = (*devices, *shown)
     differing = {finding.subject for finding in findings}
@@ -174,17 +174,21 @@ def _lane_count(device: PciDevice) -> int:
     return device.link.width or 0 if device.link else 0
 
 
-def _device_width(device: PciDevice, devices: Sequence[PciDevice], source: str = "pci") -> Finding | None:
-    """A device in a slot with fewer lanes than it can have is only sick if others of its kind have more."""
+def _device_width(
+    device: PciDevice, devices: Sequence[PciDevice], lines: tuple[str, ...] = ()
+) -> Finding | None:
+    """A device in a slot with fewer lanes than it can have is only sick if others of its kind have more.
+
+    `lines` are those of a pasted `lspci` that say so.
+    """
     now, most = _lane_count(device), (device.link.max_width or 0) if device.link else 0
     peers = [_lane_count(twin) for twin in devices if twin is not device and twin.pci_id == device.pci_id]
     if not now or now >= most:
         return None
     evidence = device_evidence(device, "current_link_width", "max_link_width")
-    if source != "pci":
+    if lines:
         short = re.escape(device.address.removeprefix("0000:"))
-        lines = r"(?:LnkCap:.*(?:\n[ \t].*)*?\n[ \t]+)?LnkSta:.*"
-        evidence = [quoted_like(source, rf"{short} .*(?:\n[ \t].*)*?\n[ \t]+({lines})")]
+        evidence = [quoted_like("lspci", rf"{short} .*(?:\n[ \t].*)*?\n[ \t]+({line}:.*)") for line in lines]
     subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
     wider = sum(peer > now for peer in peers)
     module = _is_module(device)

@@ -51,15 +51,28 @@ _DRIVER = regex(r"Kernel driver in use: ([\w-]{1,64})")
 @fact("lspci")
 @record
 class Lspci:
-    """GPUs and network adapters of the paste, with their links; `device` is the name where no id is."""
+    """GPUs and network adapters of the paste, with their links; `device` is the name where no id is.
+
+    `unrated` are the addresses of those without LnkCap: what their links can do is only a lower bound.
+    """
 
     devices: tuple[PciDevice, ...]
+    unrated: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, observation: Observation) -> Lspci | Unseen:
         """Read one block per device; one without its link's state is left out, unless it is off the bus."""
-        devices = tuple(_parse_devices(observation.text))
-        return cls(devices) if devices else Unseen.of(observation, "Paste the output of `sudo lspci -vv`.")
+        shown = list(_shown_devices(observation.text))
+        unrated = tuple(device.address for device, has_maximum in shown if not has_maximum)
+        return (
+            cls(tuple(_rated_devices(shown)), unrated)
+            if shown
+            else Unseen.of(observation, "Paste the output of `sudo lspci -vv`.")
+        )
+
+    def lines_of(self, device: PciDevice) -> tuple[str, ...]:
+        """The lines about a device's link that are there."""
+        return ("LnkSta",) if device.address in self.unrated else ("LnkCap", "LnkSta")
 
 
 @fact("lspci", shown=False)
@@ -78,7 +91,7 @@ class LspciAcs:
 
 def _redirecting_ports(text: str) -> Iterator[str]:
     """Ports with a GPU or adapter below them; where grep or -d left out what is below, of known switches."""
-    ends = [int(device.address[5:7], 16) for device in _parse_devices(text)]
+    ends = [int(device.address[5:7], 16) for device, _ in _shown_devices(text)]
     shown = [int(bdf(head[1])[5:7], 16) for head, _ in _blocks(text)]
     for head, block in _blocks(text):
         control, buses = _ACS_CONTROL.search(block), _BUSES.search(block)
@@ -102,9 +115,8 @@ def _blocks(text: str) -> Iterator[tuple[re.Match[str], str]]:
         yield head, text[head.end() : end]
 
 
-def _parse_devices(text: str) -> Iterator[PciDevice]:
+def _rated_devices(pairs: list[tuple[PciDevice, bool]]) -> Iterator[PciDevice]:
     """The devices; where LnkCap was left out, their links are compared with those of their kind."""
-    pairs = list(_shown_devices(text))
     for device, has_maximum in pairs:
         link = device.link
         if link is None or has_maximum:
