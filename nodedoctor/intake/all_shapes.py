@@ -210,10 +210,12 @@ SHAPES: tuple[Shape, ...] = (
         "gpu ",
         r"# gpu\s{1,20}(?:pwr|sm|pid|fb|pclk|mclk|rxpci|sbecc|gtemp|mtemp|pviol|idx)\b",
         "nvidia-smi dmon or pmon",
-        "",
+        "nvidia-smi-dmon",
         NVIDIA_SMI,
         tool="nvidia-smi dmon",
         body=r"\s*[#\d]",
+        joins=True,
+        needs=r"#[^\n]{1,200}\bsm\b[^\n]{1,200}\bpclk\b",
     ),
     by_head(
         "CA '",
