@@ -107,9 +107,17 @@ SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     by_head(
-        ("Remapped Rows", "ECC Errors", "ECC Mode", "Event Reasons", "Throttle Reasons", "Retired Pages"),
-        r"(?:Remapped Rows|ECC Errors|ECC Mode|Clocks (?:Event|Throttle) Reasons|Retired Pages)[ \t]{0,60}\n"
-        r"[^\n]{0,160}?(?:[A-Z][\w ()-]{1,50}[ \t]{1,60}: |Volatile|Aggregate|Single Bit)",
+        (
+            "Remapped Rows",
+            "ECC Errors",
+            "ECC Mode",
+            "Event Reasons",
+            "Throttle Reasons",
+            "Retired Pages",
+            "Fabric",
+        ),
+        r"(?:Remapped Rows|ECC Errors|ECC Mode|Clocks (?:Event|Throttle) Reasons|Retired Pages|Fabric)"
+        r"[ \t]{0,60}\n[^\n]{0,160}?(?:[A-Z][\w ()-]{1,50}[ \t]{1,60}: |Volatile|Aggregate|Single Bit)",
         "a part of nvidia-smi -q",
         "nvidia-smi-q",
         NVIDIA_SMI,

@@ -10,6 +10,7 @@ import smi_texts
 from pastes import IBSTAT
 from recorded import alarms, mesh, replay, topo
 
+from nodedoctor.intake.judge import read
 from nodedoctor.intake.outputs import NodeOutput, snapshot_of
 from nodedoctor.intake.split import split
 
@@ -348,6 +349,23 @@ def test_lines_from_the_middle_of_nvidia_smi_q_are_a_gpus(
     assert {piece.shape.probe for piece in pieces} == {"nvidia-smi-q"}
     found = alarms(replay(tmp_path, {"nvidia-smi-q": pieces[0].text}))
     assert any("remapping failed" in alarm for alarm in found) is (failed == "Yes")
+
+
+@pytest.mark.parametrize("sick", [None, 0, 3, 7])
+@pytest.mark.parametrize("indent", ["    ", ""])
+def test_lines_about_the_fabric_are_of_the_gpus_above_them(sick: int | None, indent: str):
+    text = "".join(
+        f"GPU 00000000:{gpu + 17:02X}:00.0\n    Fabric\n"
+        f"        State                             : {'In Progress' if gpu == sick else 'Completed'}\n"
+        f"        Status                            : {'N/A' if gpu == sick else 'Success'}\n"
+        for gpu in range(8)
+    )
+    pasted = "".join(f"{indent}{line}\n" for line in text.splitlines())
+    result = read(["-"], stdin=f"$ nvidia-smi -q | grep -A2 -E '^GPU|Fabric$'\n{pasted}".encode())
+    assert not result.unrecognised and result.triage is None
+    (fabric,) = (row for row in result.nodes[0].report["results"] if row["check"] == "fabric.state")
+    failed = [finding["subject"] for finding in fabric["findings"] if finding["status"] in ("warn", "fail")]
+    assert failed == ([] if sick is None else [f"gpu:0000:{sick + 17:02x}:00.0"])
 
 
 def links(*states: str) -> str:
