@@ -16,8 +16,14 @@ from .pcie import link_steps
 _RESEAT = "Reboot; if the link is still slow, reseat card, riser or cable, and check the slot's BIOS setting."
 
 
-@check("pcie.adapter-speed", "PCIe speed of pasted adapters", tags={"pcie", "ib"}, stage="preview")
-def adapter_speed(lspci: Lspci) -> Iterator[Finding]:
+@check(
+    "pcie.adapter-speed",
+    "PCIe speed of pasted adapters",
+    tags={"pcie", "ib"},
+    without=(Lspci,),
+    stage="preview",
+)
+def adapter_speed(lspci: Lspci | None) -> Iterator[Finding]:
     """PCIe speed of each network adapter in a pasted `lspci -vv`, against its own maximum and its kind.
 
     Why: an adapter at half its speed carries half of what its port can, and all ranks wait for it.
@@ -27,6 +33,9 @@ def adapter_speed(lspci: Lspci) -> Iterator[Finding]:
     Threshold: Its own maximum and the peers; what lspci marks as downgraded is less than the maximum.
     False positives: Slots of different generations. GPUs lower their speed while idle and are left out.
     """
+    if lspci is None:
+        yield Finding.skip("no output of lspci was given")
+        return
     nics = [device for device in lspci.devices if device.is_nic and device.link and device.link.speed_gts]
     slow = [nic for nic in nics if _is_slow(nic) and _faster_twins(nic, nics) >= 2]
     for nic in slow:

@@ -29,19 +29,29 @@ _CELL = regex(r"\d{1,6}\.\d{1,3}|N/A")
 
 @record
 class RateMatrix:
-    """GB/s by source and target, the host being -1; `lines` are the rows as printed."""
+    """Source, target and GB/s of each cell, the host being -1; `rows` are the lines as printed."""
 
     title: str
-    rates: dict[tuple[int, int], float]
-    lines: dict[int, str]
+    cells: tuple[tuple[int, int, float], ...]
+    rows: tuple[tuple[int, str], ...]
+
+    @property
+    def rates(self) -> dict[tuple[int, int], float]:
+        """GB/s by source and target."""
+        return {(source, target): rate for source, target, rate in self.cells}
+
+    @property
+    def lines(self) -> dict[int, str]:
+        """The line of each row."""
+        return dict(self.rows)
 
     @property
     def with_host(self) -> bool:
         """Whether one end of each copy is the host."""
-        return any(source < 0 for source, _ in self.rates)
+        return any(source < 0 for source, *_ in self.cells)
 
 
-@fact(NVBANDWIDTH, P2P_TEST, shown=False)
+@fact(NVBANDWIDTH, P2P_TEST)
 @record
 class RateMatrices:
     """Every matrix of GB/s, with the probe that it is of."""
@@ -72,11 +82,11 @@ def _parse_matrices(text: str) -> Iterator[RateMatrix]:
             rows[int(number)] = (line.strip(), cells)
         # One row of several columns is the host's: its number is no GPU.
         host = len(rows) == 1 and "CPU" in (title["ends"] or "")
-        rates = {
-            (-1 if host else source, target): float(cell)
+        measured = tuple(
+            (-1 if host else source, target, float(cell))
             for source, (_, cells) in rows.items()
             for target, cell in zip(columns, cells, strict=True)
             if cell != "N/A" and float(cell) and (host or source != target)
-        }
-        if rates:
-            yield RateMatrix(name, rates, {number: line for number, (line, _) in rows.items()})
+        )
+        if measured:
+            yield RateMatrix(name, measured, tuple((number, line) for number, (line, _) in rows.items()))
