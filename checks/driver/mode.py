@@ -20,6 +20,8 @@ from nodedoctor.wording import clause, count_with_noun, numbered, singular_or_pl
 from ..unavailable import all_of
 
 _MIG_GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"
+BOARD = 4
+"""GPUs from which the only one with MIG was more likely left over than chosen; ours."""
 _UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "NOT_ASKED"})
 """Errors that say that GPU or driver do not know the question."""
 
@@ -137,7 +139,8 @@ def mode(gpus: Gpus) -> Iterator[Finding]:
     Why: MIG disables NVLink and P2P, exclusive mode rejects a second process, both without a clear error.
     Fix disturbs: processes on the GPU whose mode is changed.
     Judges: FAIL when compute mode forbids every CUDA program, WARN for exclusive mode, for MIG on some GPUs
-    without an instance, and for a virtual GPU without a licence, which after a day refuses CUDA.
+    without an instance, or on one of four or more where instances are not shown, and for a virtual GPU
+    without a licence, which after a day refuses CUDA.
     Fix: Set the mode of all GPUs alike with `nvidia-smi -c 0`.
     Threshold: nvidia-smi(1): what the modes forbid.
     False positives: MIG with instances, on every GPU or on some, is a choice and only noted.
@@ -163,9 +166,13 @@ def _judge_mig(gpus: Gpus) -> Iterator[Finding]:
                 "Reset the GPU when it is idle.", gpu_reset(gpu.handle), "reset-gpu", "processes on this GPU"
             )
             yield Finding.info(f"MIG will be {becomes} after a reset", subject=gpu.subject, fix=fix)
-    bare = [gpu for gpu in on if gpu.mig_devices == 0 and gpu.sources.get("mig_devices", gpus.source) != Q]
+    empty = [gpu for gpu in on if not gpu.mig_devices]
+    of_query = [gpu for gpu in empty if gpu.sources.get("mig_devices", gpus.source) == Q]
+    bare = [gpu for gpu in empty if gpu.mig_devices == 0 and gpu not in of_query]
     if bare and len(on) < len(gpus.gpus):
         yield from (_without_instance(gpu, gpus.source) for gpu in bare)
+    elif len(on) == 1 and of_query and len(gpus.gpus) >= BOARD:
+        yield _without_instance(on[0], gpus.source, lists_instances=False)
     elif len(on) == len(gpus.gpus):
         slices = sum(gpu.mig_devices or 0 for gpu in on)
         yield Finding.info(
@@ -181,8 +188,11 @@ def _judge_mig(gpus: Gpus) -> Iterator[Finding]:
         yield Finding.info(summary, evidence=evidence, fix=fix)
 
 
-def _without_instance(gpu: Gpu, source: str) -> Finding:
-    """MIG on a GPU that has no instance, beside others without MIG: it was cut for no purpose."""
+def _without_instance(gpu: Gpu, source: str, *, lists_instances: bool = True) -> Finding:
+    """MIG on a GPU that has no instance, beside others without MIG: it was cut for no purpose.
+
+    Not every output has a place for instances; there only that it is the one of many tells.
+    """
     fix = Fix(
         "Turn MIG off, or create the instances that jobs use.",
         (repair("sudo nvidia-smi -i {} -mig 0", gpu.index), look("sudo nvidia-smi mig -lgi")),
@@ -191,6 +201,8 @@ def _without_instance(gpu: Gpu, source: str) -> Finding:
         docs=_MIG_GUIDE,
     )
     summary = "MIG is on without an instance, unlike its peers: no CUDA program can use this GPU"
+    if not lists_instances:
+        summary = "MIG is on, unlike all of its peers: no P2P or NVLink to it, and instances are not shown"
     return Finding.warn(summary, subject=gpu.subject, evidence=values(source, gpu, "mig_mode"), fix=fix)
 
 

@@ -24,6 +24,9 @@ _ECC = "ECC after the next reset"
 MEMORY_STEP_MIB = 1024
 """Memory sizes are compared in whole GiB: what a driver reserves differs by some MiB between like GPUs."""
 ABSENT = "none"
+BOARD_PEERS = 6
+"""GPUs that agree, from which one that differs is on their board, though no model is shown: of eight, two
+may differ. Ours; workstations hold fewer, of any models."""
 
 
 def _count_links(gpu: Gpu) -> object:
@@ -128,7 +131,8 @@ def identity(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
         )
         yield Finding.skip(why) if few else Finding.unknown("not-visible-here", why)
     elif not any(finding.severity.is_problem for finding in findings):
-        largest = max(len(like) for like in kinds.values())
+        differing = {finding.subject.partition("/")[0] for finding in findings}
+        largest = max(sum(gpu.subject not in differing for gpu in like) for like in kinds.values())
         # A GPU whose ECC is off now is a finding of memory.ecc: the others do not make it alike.
         left_out = any(gpu.ecc_mode is False for gpu in gpus.gpus)
         if same_in := [name for name in looked if name != _ECC or not left_out]:
@@ -197,7 +201,8 @@ def _functional_difference(diff: Outlier[Gpu], source: str, board: Board | None)
     if absent and model is not None and model.form == "sxm" and model.nvlink_links and board and board.joined:
         summary = f"no NVLink reported; {diff.peers} other modules report {diff.usual}"
         return Finding.fail(summary, subject=gpu.subject, evidence=_identity_evidence(diff, source), fix=fix)
-    if model is None or not model.datacentre:
+    of_board = not gpu.name and diff.peers >= BOARD_PEERS
+    if not of_board and (model is None or not model.datacentre):
         return Finding.info(
             _odd_words(diff), subject=_odd_place(diff), evidence=_identity_evidence(diff, source)
         )

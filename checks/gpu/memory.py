@@ -234,11 +234,20 @@ def remap(gpus: Gpus) -> Iterator[Finding]:
     if not readable:
         yield not_reported("row remapping or page retirement", gpus.gpus, *names)
     elif not any(finding.severity.is_problem for finding in findings):
-        blind = len(gpus.gpus) - len(readable)
-        hidden = [gpu for gpu in gpus.gpus if gpu not in readable and not _lacks_counters(gpu, names)]
-        if blind and hidden:
+        quiet = [gpu for gpu in readable if _is_quiet(gpu)]
+        others = [gpu for gpu in gpus.gpus if gpu not in quiet]
+        hidden = [gpu for gpu in others if gpu in readable or not _lacks_counters(gpu, names)]
+        if hidden:
             yield not_reported("row remapping", hidden, *names)
-        yield Finding.ok(f"no remap pending or failed on {all_of(readable)}")
+        if quiet:
+            yield Finding.ok(f"no remap pending or failed on {all_of(quiet)}")
+
+
+def _is_quiet(gpu: Gpu) -> bool:
+    """Whether it said no to what it was asked: a flag that was not read says nothing."""
+    flags = ("remap_pending", "remap_failure", "retired_pages_pending")
+    unread = {gpu.errors.get(name) for name in flags} - NOT_KNOWN - {None}
+    return not unread and any(getattr(gpu, name) is not None for name in flags)
 
 
 def _lacks_counters(gpu: Gpu, names: tuple[str, ...]) -> bool:

@@ -25,6 +25,11 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "sinfo-reasons": (look("sinfo -R -o '%E %u %H %N'"), look("nodedoctor")),
     "nvrx-health": (look("nodedoctor"),),
     "nvcre-report": (look("nodedoctor"),),
+    "ipmitool": (look("ipmitool sel elist"), look("ipmitool sdr elist")),
+    "numactl": (look("sudo dmidecode -t memory"), look("lscpu")),
+    "chronyc-sources": (look("chronyc tracking"), look("nodedoctor net.clock")),
+    "edac": (look("nodedoctor kernel.memory"), look("sudo dmidecode -t memory")),
+    "nvidia-smi-dmon": (look("nvidia-smi -q -d PERFORMANCE,POWER,CLOCK"), look("nodedoctor gpu")),
 }
 
 

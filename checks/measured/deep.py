@@ -86,6 +86,25 @@ def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Find
     yield Finding.info(f"{count_with_noun(len(evidence), 'test')} ran{beside}", evidence=evidence)
 
 
+@check("deep.wrong-results", "Wrong results of nccl-tests", tags={"gpu", "deep"})
+def wrong_results(tests: NcclTests) -> Iterator[Finding]:
+    """Results that nccl-tests compared and found wrong, in any collective.
+
+    Why: data that changes on the way between GPUs raises no error, and ruins every model.
+    Fix disturbs: every job on the node while it is drained.
+    Judges: FAIL when a row counts wrong results, out of place or in place, or the last lines say FAILED.
+    Fix: Take the node out of service and find the GPU with bandwidth.p2p and compute.gemm.
+    Threshold: Any wrong result is a fault.
+    False positives: None known: what was not compared (`-c 0`) says N/A.
+    """
+    if tests.wrong:
+        evidence = [Evidence("all-reduce-perf", row) for row in tests.wrong_rows[:4]]
+        summary = f"data corruption: {count_with_noun(tests.wrong, 'wrong result')}"
+        yield Finding.fail(summary, evidence=evidence, fix=WRONG)
+    else:
+        yield Finding.ok("no result was wrong")
+
+
 @check(
     "deep.nccl-tests",
     "all_reduce_perf (nccl-tests)",
@@ -94,22 +113,22 @@ def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Find
     stage="preview",
 )
 def nccl_tests(told: NcclTests, job: Collective | None, board: Board | None) -> Iterator[Finding]:
-    """Bus bandwidth and wrong results of nccl-tests, against the floor of this board, next to our own job's.
+    """Bus bandwidth of nccl-tests, against the floor of this board, next to our own job's.
 
-    Why: vendors and clouds compare with it; a wrong result ruins every model.
+    Why: vendors and clouds compare with it.
     Fix disturbs: every job on the node while it is drained.
-    Judges: FAIL when all_reduce_perf reports wrong results, or less than the floor of this board.
+    Judges: FAIL when all_reduce_perf reports less than the floor of this board.
     Fix: Take the node out of service and find the GPU with bandwidth.p2p and compute.gemm.
-    Threshold: Any wrong result is a fault, and from 2 GiB on less than half of the floor of larger messages
-    (ours). Floors by model, number of GPUs and message size are rows of the
+    Threshold: From 2 GiB on less than half of the floor of larger messages (ours). Floors by model, number of
+    GPUs and message size are rows of the
     table of floors (Azure/azurehpc-health-checks, oracle-quickstart/oci-hpc); other boards have none.
     False positives: NCCL variables of the shell that switch a path off.
     """
+    if not told.busbw_gbytes_s:
+        yield Finding.skip("no rate of an all-reduce is in it")
+        return
     largest = max(told.busbw_gbytes_s)
     evidence = [quoted_like("all-reduce-perf", rf"^\s*{size}\s.*$") for size in told.busbw_gbytes_s]
-    if told.wrong:
-        yield Finding.fail(f"{count_with_noun(told.wrong, 'wrong result')}", evidence=evidence, fix=WRONG)
-        return
     speeds = [
         operation.busbw_gbytes_s
         for operation in (job.runs[0].operations if job else ())

@@ -66,20 +66,24 @@ def width(
     findings += [finding for device in devices if (finding := _device_width(device, devices))]
     if lspci and pci is None:
         shown = [device for device in lspci.devices if device.is_nic or not (gpus and gpus.gpus)]
-        findings += [f for slot in shown if (f := _device_width(slot, shown, "lspci"))]
+        findings += [f for slot in shown if (f := _device_width(slot, shown, lspci.lines_of(slot)))]
         findings += [_off_bus(device) for device in lspci.devices if device.off_bus]
         devices = (*devices, *shown)
-    looked = [
-        *_error_counts(len(readable), "GPU"),
-        *_error_counts(sum(_lane_count(d) > 0 for d in devices), "device"),
-    ]
+    differing = {finding.subject for finding in findings}
+    looked = [gpu.subject for gpu in readable]
+    slots = [device for device in devices if _lane_count(device)]
+    rated = [f"pci:{device.address}" for device in slots if device.link and device.link.max_width]
+    counts = {"GPU": set(looked) - differing, "device": set(rated) - differing}
+    as_expected = [count_with_noun(len(rest), noun) for noun, rest in counts.items() if rest]
     yield from findings
     if gpus and gpus.gpus and not readable:
         yield not_reported("PCIe link width", gpus.gpus, "pcie_width")
-    elif not looked:
+    elif not (looked or slots):
         yield _nothing_read(gpus, pci)
-    elif not any(finding.severity.is_problem for finding in findings):
-        yield Finding.ok(f"{comma_list(looked)} at the expected width")
+    elif not any(finding.severity.is_problem for finding in findings) and as_expected:
+        yield Finding.ok(f"{comma_list(as_expected)} at the expected width")
+    elif not findings:
+        yield Finding.info("what these links can do is not shown")
 
 
 def _off_bus(device: PciDevice) -> Finding:
@@ -105,10 +109,6 @@ def _nothing_read(gpus: Gpus | None, pci: Pci | None) -> Finding:
     )
 
 
-def _error_counts(count: int, noun: str) -> list[str]:
-    return [count_with_noun(count, noun)] if count else []
-
-
 def _expected_link(expect: Expect) -> tuple[int, int]:
     """Generation and width somebody expects, from `5x16`; zeros when nothing is."""
     generation, _, lanes = (expect.get("pcie") or "").partition("x")
@@ -123,7 +123,7 @@ def _gpu_width(
     now, most = gpu.pcie_width or 0, gpu.pcie_width_max or 0
     if model and model.form == "grace":
         return None  # the CPU is reached over NVLink-C2C, the PCIe link is only for control
-    peers = [peer.pcie_width or 0 for peer in gpus if peer is not gpu and peer.name == gpu.name and gpu.name]
+    peers = [peer.pcie_width or 0 for peer in gpus if peer is not gpu and _is_like(peer, gpu)]
     widest = max(peers, default=0)
     full = model.pcie_width if model and model.form == "sxm" and not (board and board.virtual) else 0
     wanted = expected or max(most, full, widest)
@@ -137,6 +137,13 @@ def _gpu_width(
     if now < widest:
         summary += f": {sum(peer > now for peer in peers)} peers have a wider link"
     return Finding.fail(summary, subject=gpu.subject, evidence=evidence, fix=fix)
+
+
+def _is_like(peer: Gpu, gpu: Gpu) -> bool:
+    """Whether two GPUs are of one kind: by name, or, where none is shown, by what their links can do."""
+    if gpu.name or peer.name:
+        return peer.name == gpu.name
+    return peer.pcie_width_max == gpu.pcie_width_max is not None
 
 
 def _by_design(model: GpuModel | None, now: int, most: int, peers: Sequence[int]) -> str | None:
@@ -167,17 +174,21 @@ def _lane_count(device: PciDevice) -> int:
     return device.link.width or 0 if device.link else 0
 
 
-def _device_width(device: PciDevice, devices: Sequence[PciDevice], source: str = "pci") -> Finding | None:
-    """A device in a slot with fewer lanes than it can have is only sick if others of its kind have more."""
+def _device_width(
+    device: PciDevice, devices: Sequence[PciDevice], lines: tuple[str, ...] = ()
+) -> Finding | None:
+    """A device in a slot with fewer lanes than it can have is only sick if others of its kind have more.
+
+    `lines` are those of a pasted `lspci` that say so.
+    """
     now, most = _lane_count(device), (device.link.max_width or 0) if device.link else 0
     peers = [_lane_count(twin) for twin in devices if twin is not device and twin.pci_id == device.pci_id]
     if not now or now >= most:
         return None
     evidence = device_evidence(device, "current_link_width", "max_link_width")
-    if source != "pci":
+    if lines:
         short = re.escape(device.address.removeprefix("0000:"))
-        lines = ("LnkCap:.*", "LnkSta:.*")
-        evidence = [quoted_like(source, rf"{short} .*(?:\n[ \t].*)*?\n[ \t]+({line})") for line in lines]
+        evidence = [quoted_like("lspci", rf"{short} .*(?:\n[ \t].*)*?\n[ \t]+({line}:.*)") for line in lines]
     subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
     wider = sum(peer > now for peer in peers)
     module = _is_module(device)

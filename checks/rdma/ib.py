@@ -20,6 +20,7 @@ from nodedoctor.model import Expect, Finding, Fix, quoted_like
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
+from .link_type import other_link_types
 from .storage_adapters import storage_adapters_in_use
 
 _RAIL_GBPS = 100
@@ -56,9 +57,9 @@ def ports(
     falls back to TCP.
     Fix disturbs: traffic on that port.
     Judges: FAIL when a rail is down or lost or a device has no driver; WARN when NCCL_IB_HCA names slower
-    adapters beside a set of rails, ibstat ended at a device that it could not read, or it is unknown whether
-    a port is meant to have a link; unknown when no port ever had one and no place was read that could say
-    why.
+    adapters beside a set of rails, one of a set of identical adapters has another link type, ibstat ended at
+    a device that it could not read, or it is unknown whether a port is meant to have a link; unknown when no
+    port ever had one and no place was read that could say why.
     Fix: Check cable and switch port, then the port's mode and driver.
     Threshold: No threshold: port and physical state as the kernel or ibstat shows them.
     False positives: Spare and storage ports without a cable: ports without a GPU beside them are not called
@@ -135,6 +136,7 @@ def _judge_ports(ib: Ib, rails: Rails, sign: str = "") -> Iterator[Finding]:
 def _judge_unused(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """The ports that NCCL does not use, and those that it should not."""
     yield from storage_adapters_in_use(ib, rails)
+    yield from other_link_types(ib)
     if rails.bridges:
         names = ", ".join(port.name for port in rails.bridges)
         yield Finding.info(f"they manage the NVSwitches, not a network: {names}", subject="ib:bridges")

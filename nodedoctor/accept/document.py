@@ -12,7 +12,10 @@ from nodedoctor.json_shapes import part, parts
 from nodedoctor.report.accept_page import ACCEPTED, LAGS, REFUSED, UNMEASURED
 
 SCHEMA = "nodedoctor.accept/1"
-CHECKS = ("bandwidth", "compute.gemm", "collective.smoke", "deep.nccl-tests", "deep.ib-write-bw")
+CHECKS = (
+    *("bandwidth", "compute.gemm", "collective.smoke"),
+    *("deep.nccl-tests", "deep.wrong-results", "deep.ib-write-bw"),
+)
 """What an acceptance runs: everything that measures a rate of this node alone."""
 COPIES = {"p2p", "host-to-gpu", "gpu-to-host", "memory-copy"}
 """What is measured of GPUs without a Python that has torch: a node with GPUs is not accepted without it."""

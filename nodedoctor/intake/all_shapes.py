@@ -107,9 +107,17 @@ SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     by_head(
-        ("Remapped Rows", "ECC Errors", "ECC Mode", "Event Reasons", "Throttle Reasons", "Retired Pages"),
-        r"(?:Remapped Rows|ECC Errors|ECC Mode|Clocks (?:Event|Throttle) Reasons|Retired Pages)[ \t]{0,60}\n"
-        r"[^\n]{0,160}?(?:[A-Z][\w ()-]{1,50}[ \t]{1,60}: |Volatile|Aggregate|Single Bit)",
+        (
+            "Remapped Rows",
+            "ECC Errors",
+            "ECC Mode",
+            "Event Reasons",
+            "Throttle Reasons",
+            "Retired Pages",
+            "Fabric",
+        ),
+        r"(?:Remapped Rows|ECC Errors|ECC Mode|Clocks (?:Event|Throttle) Reasons|Retired Pages|Fabric)"
+        r"[ \t]{0,60}\n[^\n]{0,160}?(?:[A-Z][\w ()-]{1,50}[ \t]{1,60}: |Volatile|Aggregate|Single Bit)",
         "a part of nvidia-smi -q",
         "nvidia-smi-q",
         NVIDIA_SMI,
@@ -210,10 +218,12 @@ SHAPES: tuple[Shape, ...] = (
         "gpu ",
         r"# gpu\s{1,20}(?:pwr|sm|pid|fb|pclk|mclk|rxpci|sbecc|gtemp|mtemp|pviol|idx)\b",
         "nvidia-smi dmon or pmon",
-        "",
+        "nvidia-smi-dmon",
         NVIDIA_SMI,
         tool="nvidia-smi dmon",
         body=r"\s*[#\d]",
+        joins=True,
+        needs=r"#[^\n]{1,200}\bsm\b[^\n]{1,200}\bpclk\b",
     ),
     by_head(
         "CA '",
@@ -367,7 +377,7 @@ SHAPES: tuple[Shape, ...] = (
     by_head(
         ("sgl_kernel: ", "CUDA Driver Version", "NVCC: ", "CUDA_HOME: ", "sglang: "),
         r"(?:Python: 3\.[^\n]{1,200}\n(?:[^\n]{0,200}\n){0,3}?)?(?:CUDA available: |CUDA_HOME: |NVCC: "
-        r"|CUDA Driver Version|PyTorch: |sglang: |sgl_kernel: )",
+        r"|CUDA Driver Version: \d{3}\.\d|PyTorch: |sglang: |sgl_kernel: )",
         "SGLang's report of its environment",
         "collect-env",
         "sgl-project/sglang 0.3 to 0.5, check_env.py",
@@ -429,8 +439,20 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s*[\d|]|SUM |Running |memcpy |Device \d|CUDA |Driver |Built|NOTE|This |\w+_\w+",
     ),
     by_head(
-        ("nccl-tests version", "# nThread ", "busbw"),
-        r"#\s{0,4}(?:nccl-tests version|nThread \d|\s{0,40}size\s{1,20}count\s{1,20}type\s{1,20}redop\s)",
+        ("P2P (Peer-to-Peer)", "directional P2P="),
+        r"(?:\[P2P \(Peer-to-Peer\) GPU Bandwidth|(?:Uni|Bi)directional P2P=\w{6,10} Bandwidth)",
+        "p2pBandwidthLatencyTest",
+        "p2p-bandwidth",
+        "NVIDIA/cuda-samples 9 to 13, p2pBandwidthLatencyTest.cu",
+        tool="p2pBandwidthLatencyTest",
+        body=r"\s*(?:\d|D\\D|GPU |CPU )|\[P2P|Device[:=]|\*{3}NOTE|NOTE: |So you can see|P2P Connectivity"
+        r"|(?:(?:Uni|Bi)directional )?P2P=",
+        joins=True,
+    ),
+    by_head(
+        ("nccl-tests version", "# nThread ", "busbw", "Out of bounds values"),
+        r"#\s{0,4}(?:nccl-tests version|nThread \d|\s{0,40}size\s{1,20}count\s{1,20}type\s{1,20}redop\s"
+        r"|Out of bounds values\s{0,4}: \d{1,15} FAILED)",
         "nccl-tests",
         "all-reduce-perf",
         "NVIDIA/nccl-tests 2.10 to 2.17, src/common.cu",

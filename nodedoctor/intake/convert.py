@@ -160,6 +160,31 @@ def named_ports(pieces: Sequence[Piece]) -> str:
     return "".join(blocks)
 
 
+_COUNTER_FILE = re.compile(
+    r"/sys/class/infiniband/([\w.-]{1,40})/ports/(\d{1,3})/counters/(\w{3,60})[:=] ?(\d{1,20})[ \t]*$", re.M
+)
+
+
+_QUERIED_DEVICE = re.compile(r"(?:-C|--Ca)[ =]?([\w.-]{1,40})")
+
+
+def port_counters(pieces: Sequence[Piece]) -> str:
+    """`perfquery` with the device that its command names, and files of sysfs in the same layout."""
+    text = "".join(_named_counters(piece) for piece in pieces if not piece.shape.each_line)
+    ports: dict[str, str] = {}
+    for piece in pieces:
+        for device, port, name, value in _COUNTER_FILE.findall(piece.text):
+            camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+            where = f"# Port counters: {device} port {port}\n"
+            ports[where] = f"{ports.get(where, '')}{camel}:....{value}\n"
+    return text + "".join(where + lines for where, lines in ports.items())
+
+
+def _named_counters(piece: Piece) -> str:
+    device = _QUERIED_DEVICE.search(piece.command)
+    return piece.text.replace("counters: Lid", f"counters: {device[1]} Lid") if device else piece.text
+
+
 _BANDWIDTH = re.compile(
     r"^ ?\d{1,12}[ \t]{1,20}\d{1,12}[ \t]{1,20}[\d.]{1,12}[ \t]{1,30}(\d{1,9}(?:\.\d{1,9})?)"
     r"[ \t]{1,30}[\d.]{1,12}",
@@ -266,5 +291,6 @@ CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
     "disk": file_systems,
     "limits": own_limits,
     "mlxlink": named_ports,
+    "perfquery": port_counters,
     "ib-write-bw": bandwidths,
 }

@@ -32,6 +32,20 @@ LSMOD = by_head(
     first=True,
 )
 
+_BMC_EVENT = (
+    r"[\da-f]{1,5} \| \d\d/\d\d/\d{2,4}[ \t]{0,9}\| [\d:]{8}[^\n|]{0,6}\| [^\n|]{2,60}\| [^\n|]{2,80}"
+    r"\| (?:Deass|Ass)erted[^\n]{0,80}"
+)
+_BMC_STATE = r"(?:ok|n[scra]|cr|[lu](?:n[cr]|cr))"
+_BMC_SENSORS = (
+    rf"[A-Za-z\d][^\n|]{{1,40}}\| (?:[\dA-F]{{2}}h \| {_BMC_STATE} {{1,4}}\|[ \d.]{{3,8}}\|[^\n]{{0,200}}"
+    rf"|(?:0x[\da-f]{{2,4}}|[Nn]o [Rr]eading|disabled|-?\d[\d.]{{0,12}} [A-Za-z]{{2,12}}(?: [A-Z])?)"
+    rf" {{0,20}}\| {_BMC_STATE}"
+    rf"|(?:-?\d[\d.]{{0,12}}|0x[\da-f]{{1,4}}|na) {{0,20}}\| [^\n|]{{2,20}}\|"
+    rf" (?:{_BMC_STATE}|0x[\da-f]{{1,4}}) {{0,8}}(?:\| [^\n|]{{2,20}}){{6}})"
+)
+"""Rows of `ipmitool sel list`, and of `sdr elist`, `sdr list` and `sensor`."""
+
 HOST_SHAPES: tuple[Shape, ...] = (
     by_head(
         "# packages in environment at",
@@ -149,9 +163,36 @@ HOST_SHAPES: tuple[Shape, ...] = (
         "available: ",
         r"available: \d{1,4} nodes? \(",
         "numactl -H",
-        "",
+        "numactl",
         "numactl 2.0, numactl.c",
         body=r"node (?:\d{1,4} (?:cpus|size|free):|distances|\s+\d)|\s+\d{1,4}:",
+        needs=r"^[ \t]{0,20}node \d{1,4} size: \d",
+    ),
+    by_head(
+        ("Name/IP address",),
+        r"MS Name/IP address[ \t]{1,40}Stratum",
+        "chronyc sources",
+        "chronyc-sources",
+        "chrony 3 to 4.7, client.c",
+        body=r"={20}|[\^=#][*+?x~-] \S",
+        first=True,
+    ),
+    by_lines(
+        ("orrected Errors", "DIMM Label(s)"),
+        FRONT + r"[ \t]{0,12}(?:mc\d{1,3}:[^\n]{0,120} (?:Unc|C)orrected Errors[^\n]{0,60}"
+        r"|(?:Unc|C)orrected on DIMM Label\(s\): '[^\n]{1,240})$",
+        "memory errors by module",
+        "edac",
+        "edac-utils 0.18; rasdaemon 0.6 to 0.8",
+        tool="edac-util -v",
+    ),
+    by_lines(
+        ("sserted", "| ok", "| cr", "| nr", "| nc", "| ns"),
+        rf"{FRONT}[ \t]{{0,12}}(?!std(?:out|err) )(?:{_BMC_EVENT}|{_BMC_SENSORS})[ \t]{{0,20}}$",
+        "ipmitool",
+        "ipmitool",
+        "ipmitool 1.8, lib/ipmi_sdr.c, ipmi_sensor.c, ipmi_sel.c",
+        tool="sudo ipmitool sdr elist",
     ),
     ULIMIT,
 )

@@ -38,7 +38,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "gpu": (
         *("nvidia-smi", "nvidia-smi-q", "nvidia-smi-xml", "nvidia-smi-topo", "nvidia-smi-topo-p2p"),
         *("nvidia-smi-nvlink", "nvidia-smi-nvlink-errors", "dcgm-health", "gpud-scan", "health-validation"),
-        *("nvrx-health", "driver-files"),
+        *("nvrx-health", "driver-files", "nvidia-smi-dmon"),
     ),
     "rdma": (
         *("ibstat", "ibstatus", "ibv-devinfo", "rdma-link", "mlxlink", "ib-write-bw", "ibdiagnet"),
@@ -51,11 +51,11 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
         *("nvcre-report", "ray-status"),
     ),
     "services": ("services", "fabric-manager-log"),
-    "network": ("net", "ethtool"),
+    "network": ("net", "ethtool", "chronyc-sources"),
     "stack": ("collect-env", "pip-list"),
-    "host": ("disk", "limits"),
+    "host": ("disk", "limits", "numactl", "edac", "ipmitool"),
     "job": ("env", "nccl-inspector"),
-    "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf"),
+    "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf", "p2p-bandwidth"),
 }
 """Which probes tell of what kind of thing."""
 

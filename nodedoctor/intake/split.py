@@ -22,7 +22,7 @@ from nodedoctor.intake.prompts import (
     match_prompt,
 )
 from nodedoctor.intake.shape import JOB_LINE, LOOSE, TIMED_LINE, Shape, is_loose
-from nodedoctor.intake.wrapped_rows import find_frame, join_rows
+from nodedoctor.intake.wrapped_rows import find_frame, find_log_width, join_log_lines, join_rows
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
 
@@ -100,8 +100,9 @@ def split(text: str, host: str = "") -> Parts:
     lines = plain_lines(text)
     if frame := find_frame(lines):
         rows = join_rows(lines, frame)
-        parts = split("\n".join(row for _, row in rows), host)
-        return _renumber(parts, [number + 1 for number, _ in rows])
+        return _split_joined(rows, host)
+    if width := find_log_width(lines):
+        return _split_joined(join_log_lines(lines, width), host)
     heads = _find_heads(lines)
     if not host and (labels := _host_labels(lines, heads)):
         return _by_label(lines, labels)
@@ -114,6 +115,12 @@ def split(text: str, host: str = "") -> Parts:
         walk.take(number, line, heads.get(number))
     walk.close()
     return Parts(tuple(walk.pieces), tuple(walk.rest), tuple(walk.asides))
+
+
+def _split_joined(rows: list[tuple[int, str]], host: str) -> Parts:
+    """The outputs in lines of which some were several, each with the number of its first, from 0 on."""
+    parts = split("\n".join(row for _, row in rows), host)
+    return _renumber(parts, [number + 1 for number, _ in rows])
 
 
 def plain_lines(text: str) -> list[str]:
@@ -130,7 +137,8 @@ def _without_numbers(lines: list[str]) -> list[str]:
     numbers = [int(match["number"]) if (match := _NUMBERED.match(line)) else None for line in lines]
     bare = list(lines)
     for first, end in _counted_runs(numbers):
-        if sum("\t" in line for line in lines[first:end]) >= FEW_NUMBERED:
+        is_matrix = numbers[first] == 0  # rows of a matrix; lines are numbered from 1 on
+        if not is_matrix and sum("\t" in line for line in lines[first:end]) >= FEW_NUMBERED:
             bare[first:end] = [_NUMBERED.sub("", line, count=1) for line in lines[first:end]]
     spaced = [_SPACED.match(line) for line in lines if line]
     if len(spaced) >= FEW_NUMBERED and all(

@@ -240,6 +240,15 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         body=r"[A-Z]\w{3,60}:\.{2,60}",
         joins=True,
     ),
+    by_lines(
+        ("/counters/",),
+        FRONT + r"/sys/class/infiniband/[\w.-]{1,40}/ports/\d{1,3}/counters/\w{3,60}[:=] ?"
+        r"\d{1,20}[ \t]{0,20}$",
+        "counters of RDMA ports",
+        "perfquery",
+        "Linux, drivers/infiniband/core/sysfs.c; grep",
+        tool="grep . /sys/class/infiniband/*/ports/*/counters/*",
+    ),
     by_head(
         "NODELIST",
         r"REASON[ \t]{1,60}USER[ \t]{1,40}TIMESTAMP[ \t]{1,40}NODELIST",

@@ -1,9 +1,11 @@
-"""Rows of a framed table that a mail or a narrow window broke into several lines, joined again."""
+"""Rows of a framed table and lines of the kernel's log that a mail or a narrow window broke, joined again."""
 
 from __future__ import annotations
 
 import re
 
+from nodedoctor.intake.prompts import match_prompt
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 _FRAME = re.compile(r"[+|][-=+]{20,400}")
@@ -15,6 +17,17 @@ MOST_LINES = 4
 SLACK = 2
 """Characters by which a row may differ from the frame: a wide value shifts it, a blank at a break is lost.
 Ours."""
+
+_STAMPED = regex(
+    r"(?P<mark>(?:[>|] ?){0,12})(?:\[ {0,9}\d{1,9}\.\d{6}\] "
+    r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] "
+    r"|(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.,+Z-]{8,30}) [\w.-]{1,64} kernel: )"
+)
+"""How a line of the kernel's log begins, whatever printed it."""
+_MESSAGE = regex(r"(?:NVRM: |Xid |nvidia[ -]|mlx5_core |pcieport |kernel: )")
+"""How a message begins that has no time of its own: it continues none."""
+FEW_BROKEN = 2
+"""Lines of one length from which that is the width of a window; ours."""
 
 
 @record
@@ -62,3 +75,38 @@ def _whole_row(lines: list[str], frame: Frame) -> tuple[int, str]:
             if row.endswith(ENDS) and len(row) >= frame.row - SLACK:
                 return count + 1, row
     return 1, lines[0]
+
+
+def find_log_width(lines: list[str]) -> int:
+    """The width at which lines of the kernel's log were broken; 0 where they were not.
+
+    It is the longest line's, several lines have it, and what follows them has no time.
+    """
+    stamped = [number for number, line in enumerate(lines) if _STAMPED.match(line)]
+    width = max((len(lines[number]) for number in stamped), default=0)
+    broken = [number for number in stamped if len(lines[number]) == width and _rest_of(lines, number, width)]
+    return width if len(broken) >= FEW_BROKEN else 0
+
+
+def join_log_lines(lines: list[str], width: int) -> list[tuple[int, str]]:
+    """Each line with its number from 0 on, the parts of a message as one line, numbered as its first."""
+    rows: list[tuple[int, str]] = []
+    number = 0
+    while number < len(lines):
+        first, line = number, lines[number]
+        stamp = _STAMPED.match(line)
+        while stamp and (rest := _rest_of(lines, number, width)):
+            number += 1
+            mark = stamp["mark"]
+            line = f"{line:<{width + (number - first - 1) * (width - len(mark))}}{rest.removeprefix(mark)}"
+        rows.append((first, line))
+        number += 1
+    return rows
+
+
+def _rest_of(lines: list[str], number: int, width: int) -> str:
+    """The next line, where it is the rest of one as wide as the window; a blank at the break is lost."""
+    rest = lines[number + 1] if number + 1 < len(lines) else ""
+    if not width - 1 <= len(lines[number]) <= width or len(rest) > width or not rest.strip():
+        return ""
+    return "" if _STAMPED.match(rest) or _MESSAGE.match(rest) or match_prompt(rest) else rest

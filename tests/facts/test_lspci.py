@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recorded import alarms, replay
 
 from nodedoctor.facts.pci.lspci import Lspci
 from nodedoctor.model import Observation, Unseen
@@ -36,3 +40,66 @@ def test_a_block_without_its_links_state_is_left_out():
 @given(st.text(max_size=300))
 def test_no_text_makes_it_raise(text: str):
     assert isinstance(parse(text), Lspci | Unseen)
+
+
+def bus(*states: str, kind: str = "3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)") -> str:
+    """Lines that `grep -E '^[0-9a-f]|LnkSta:'` leaves of `lspci -vv`."""
+    return "".join(
+        f"{slot + 16:02x}:00.0 {kind}\n\t\tLnkSta:\tSpeed {state}\n" for slot, state in enumerate(states)
+    )
+
+
+NIC = "Infiniband controller: Mellanox Technologies MT2910 Family [ConnectX-7]"
+CARD = "3D controller: NVIDIA Corporation AD102GL [L40S] (rev a1)"
+
+
+@pytest.mark.parametrize("mark", [" (downgraded)", ""])
+@pytest.mark.parametrize("others", ["", " (ok)"])
+@pytest.mark.parametrize("odd", [0, 3])
+@pytest.mark.parametrize("lanes", [4, 8])
+@pytest.mark.parametrize("kind", [NIC, CARD])
+def test_one_of_many_with_fewer_lanes_fails_without_lnkcap(
+    tmp_path: Path, mark: str, others: str, odd: int, lanes: int, kind: str
+):
+    states = [f"32GT/s, Width x{lanes}{mark}" if n == odd else f"32GT/s, Width x16{others}" for n in range(4)]
+    (alarm,) = alarms(replay(tmp_path, {"lspci": bus(*states, kind=kind)}))
+    assert f"FAIL pcie.width@pci:0000:{odd + 16:02x}:00.0" in alarm and f"x{lanes} of x16" in alarm
+
+
+@pytest.mark.parametrize(
+    ("states", "kind", "words"),
+    [
+        (("32GT/s, Width x16",) * 8, CARD, "not shown"),
+        (("32GT/s (ok), Width x16 (ok)",) * 8, CARD, "8 devices at the expected width"),
+        (("2.5GT/s (downgraded), Width x16 (ok)",) * 2, CARD, "2 devices at the expected width"),
+        (("32GT/s, Width x8 (downgraded)",) * 2, CARD, "no wider slot known"),
+        (("16GT/s, Width x8", "16GT/s, Width x16"), NIC, "no wider slot known"),
+    ],
+)
+def test_what_a_link_can_do_is_not_expected_where_it_is_not_shown(
+    tmp_path: Path, states: tuple[str, ...], kind: str, words: str
+):
+    report = replay(tmp_path, {"lspci": bus(*states, kind=kind)})
+    assert alarms(report) == []
+    (width,) = [result for result in report.results if result.check == "pcie.width"]
+    assert any(words in finding.summary for finding in width.findings)
+    assert ("expected" in words) == any("expected" in finding.summary for finding in width.findings)
+
+
+@pytest.mark.parametrize("kind", [NIC, CARD])
+@pytest.mark.parametrize("cap", [True, False])
+@pytest.mark.parametrize(("slow", "sick"), [(0, False), (1, True), (4, False), (8, False)])
+def test_an_adapter_slower_than_its_kind_is_a_warning_and_an_idle_gpu_is_none(
+    tmp_path: Path, kind: str, cap: bool, slow: int, sick: bool
+):
+    states = ["16GT/s (downgraded), Width x16" if n < slow else "32GT/s, Width x16" for n in range(8)]
+    text = bus(*states, kind=kind)
+    text = (
+        text.replace("\t\tLnkSta", "\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\t\tLnkSta")
+        if cap
+        else text
+    )
+    shown = alarms(replay(tmp_path, {"lspci": text}))
+    assert [alarm.partition(": ")[0] for alarm in shown] == (
+        ["WARN pcie.adapter-speed@pci:0000:10:00.0"] if sick and kind == NIC else []
+    )

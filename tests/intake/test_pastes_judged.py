@@ -10,6 +10,7 @@ import smi_texts
 from pastes import IBSTAT
 from recorded import alarms, mesh, replay, topo
 
+from nodedoctor.intake.judge import read
 from nodedoctor.intake.outputs import NodeOutput, snapshot_of
 from nodedoctor.intake.split import split
 
@@ -182,6 +183,54 @@ def test_one_port_that_is_down_among_active_rails_fails(tmp_path: Path, down: in
     assert alarm.startswith("FAIL") and f"mlx5_{down}/1" in alarm
 
 
+def mixed_layers(
+    ports: int, odd: range, *, state: str = UP, firmware: str = "28.43.2026", board: str = ""
+) -> str:
+    """Adapters of one part, of which some are Ethernet, perhaps with firmware of their own."""
+    blocks = devinfo(*(state if number in odd else UP for number in range(ports))).split("hca_id:")[1:]
+    for number in odd:
+        block = blocks[number].replace("link_layer:\t\tInfiniBand", "link_layer:\t\tEthernet")
+        block = block.replace("fw_ver:\t\t\t\t28.43.2026", f"fw_ver:\t\t\t\t{firmware}")
+        blocks[number] = (
+            block.replace("\t\tport:", f"\tboard_id:\t\t\t{board}\n\t\tport:") if board else block
+        )
+    return "".join(f"hca_id:{block}" for block in blocks)
+
+
+@pytest.mark.parametrize("state", [UP, DOWN])
+@pytest.mark.parametrize(
+    ("ports", "odd", "active_too"),
+    [(8, range(6, 7), True), (16, range(3, 4), True), (4, range(2, 3), False)],
+)
+def test_one_of_identical_adapters_with_another_link_type_is_a_warning(
+    tmp_path: Path, state: str, ports: int, odd: range, active_too: bool
+):
+    shown = alarms(replay(tmp_path, {"ibv-devinfo": mixed_layers(ports, odd, state=state)}))
+    expected = [f"WARN ib.ports@port:mlx5_{odd[0]}/1/link-type: link type Ethernet, {ports - 1} identical "]
+    assert [alarm.partition("adapters")[0] for alarm in shown] == (
+        expected if active_too or state == DOWN else []
+    )
+
+
+@pytest.mark.parametrize("state", [UP, DOWN])
+@pytest.mark.parametrize(
+    ("ports", "odd", "other"),
+    [
+        (9, range(8, 9), {}),
+        (10, range(8, 10), {}),
+        (4, range(2, 4), {}),
+        (8, range(7, 8), {"firmware": "28.41.1000"}),
+        (8, range(7, 8), {"board": "MT_0000001117"}),
+        (3, range(2, 3), {}),
+    ],
+)
+def test_adapters_for_storage_in_ethernet_mode_are_no_alarm(
+    tmp_path: Path, state: str, ports: int, odd: range, other: dict[str, str]
+):
+    shown = alarms(replay(tmp_path, {"ibv-devinfo": mixed_layers(ports, odd, state=state, **other)}))
+    assert not any("link type" in alarm for alarm in shown)
+
+
 @pytest.mark.parametrize("carrying", [range(0, 12, 3), range(4), range(8, 12), (0, 2, 5, 11)])
 def test_functions_of_connectx_8_of_which_four_carry_data_are_no_alarm(tmp_path: Path, carrying: range):
     states = [UP if number in carrying else DOWN for number in range(12)]
@@ -300,6 +349,23 @@ def test_lines_from_the_middle_of_nvidia_smi_q_are_a_gpus(
     assert {piece.shape.probe for piece in pieces} == {"nvidia-smi-q"}
     found = alarms(replay(tmp_path, {"nvidia-smi-q": pieces[0].text}))
     assert any("remapping failed" in alarm for alarm in found) is (failed == "Yes")
+
+
+@pytest.mark.parametrize("sick", [None, 0, 3, 7])
+@pytest.mark.parametrize("indent", ["    ", ""])
+def test_lines_about_the_fabric_are_of_the_gpus_above_them(sick: int | None, indent: str):
+    text = "".join(
+        f"GPU 00000000:{gpu + 17:02X}:00.0\n    Fabric\n"
+        f"        State                             : {'In Progress' if gpu == sick else 'Completed'}\n"
+        f"        Status                            : {'N/A' if gpu == sick else 'Success'}\n"
+        for gpu in range(8)
+    )
+    pasted = "".join(f"{indent}{line}\n" for line in text.splitlines())
+    result = read(["-"], stdin=f"$ nvidia-smi -q | grep -A2 -E '^GPU|Fabric$'\n{pasted}".encode())
+    assert not result.unrecognised and result.triage is None
+    (fabric,) = (row for row in result.nodes[0].report["results"] if row["check"] == "fabric.state")
+    failed = [finding["subject"] for finding in fabric["findings"] if finding["status"] in ("warn", "fail")]
+    assert failed == ([] if sick is None else [f"gpu:0000:{sick + 17:02x}:00.0"])
 
 
 def links(*states: str) -> str:

@@ -497,7 +497,6 @@ KNOWN_ONLY = {
     "Cannot get wake-on-lan settings: Operation not permitted\n",
     "lsmod": "Module                  Size  Used by\nnvidia_uvm           1540096  2\n",
     "docker info": "Server:\n Containers: 3\n Server Version: 27.3.1\n Runtimes: runc nvidia\n",
-    "numactl -H": "available: 2 nodes (0-1)\nnode 0 cpus: 0 1\nnode distances:\n  0:  10  21\n",
     "free": "        total   used   free  shared  buff/cache   available\nMem: 2 1 1 0 0 1\n",
 }
 """Outputs that prove nothing that any check judges."""

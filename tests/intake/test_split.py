@@ -42,6 +42,40 @@ def broken(text: str, width: int, *, keeps_blanks: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+STAMPS = [
+    "Jan 20 14:0{0}:11 gpu-09 kernel: ",
+    "[Mon Jan 20 14:0{0}:11 2025] ",
+    "[  81{0}.300003] ",
+    "2025-01-20T14:0{0}:11+0000 gpu-09 kernel: ",
+]
+BUS_ERRORS = (
+    "pcieport 0000:40:01.1: AER: Uncorrected (Fatal) error message received from 0000:43:00.0, as it says",
+    "nvidia 0000:43:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver)",
+    "nvidia 0000:43:00.0:   device [10de:2330] error status/mask=00004000/00400000",
+    "nvidia 0000:43:00.0: [14] CmpltTO",
+)
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+@pytest.mark.parametrize("width", [70, 80, 96, 100])
+@pytest.mark.parametrize("mark", ["", "> "])
+@pytest.mark.parametrize("above", ["", "root@gpu-09:~# dmesg -T\n", "our node:\n"])
+def test_lines_of_the_kernels_log_that_were_broken_are_joined(stamp: str, width: int, mark: str, above: str):
+    log = "".join(f"{stamp.format(second)}{line}\n" for second, line in enumerate(BUS_ERRORS))
+    wrapped = broken(log, width, keeps_blanks=False)
+    parts = split(above + "".join(f"{mark}{line}\n" for line in wrapped.splitlines()) + "$ uptime\nup\n")
+    (piece,) = parts.pieces
+    assert piece.shape.probe == "kernel-log" and piece.text == log
+    assert [line for _, line in parts.rest if "uptime" not in line][-1] == "up"
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+def test_what_follows_a_log_that_was_not_broken_is_left_alone(stamp: str):
+    lines = [f"{stamp.format(second)}nvidia 0000:43:00.0: [14] CmpltTO" for second in range(3)]
+    text = "\n".join([*lines, "NVRM: a message without a time", *lines[:1], "is this a fault?", ""])
+    assert "".join(piece.text for piece in split(text).pieces).count("is this") == 0
+
+
 @pytest.mark.parametrize("keeps_blanks", [True, False])
 @pytest.mark.parametrize("width", [30, 40, 64, 72, 78, 80])
 @pytest.mark.parametrize("above", ["", "$ nvidia-smi\n", "our node, see below:\n\n"])

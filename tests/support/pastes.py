@@ -113,6 +113,14 @@ NVBANDWIDTH = (
     "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n           0\n 0     55.31\n\n"
     "SUM host_to_device_memcpy_ce 55.31\n"
 )
+P2P_TEST = (
+    "[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]\n"
+    "Device: 0, NVIDIA H100 80GB HBM3, pciBusID: 1b, pciDeviceID: 0, pciDomainID:0\n\n"
+    "***NOTE: In case a device doesn't have P2P access to other one, it falls back to normal memcopy.\n\n"
+    "P2P Connectivity Matrix\n     D\\D     0     1\n     0\t   1     1\n     1\t   1     1\n"
+    "Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)\n   D\\D      0      1 \n"
+    "     0 2580.56 764.12 \n     1 749.86 2575.74 \n"
+)
 NCCL_TESTS = (
     "# nThread 1 nGpus 8 minBytes 67108864 maxBytes 1073741824 step: 4(factor) warmup iters: 5 iters: 20\n#\n"
     "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
@@ -224,6 +232,35 @@ PERFQUERY = (
     "SymbolErrorCounter:..............0\nLinkDownedCounter:...............0\n"
     "PortRcvErrors:...................0\nPortXmitWait:....................123456\n"
 )
+IPMITOOL = (
+    "CPU0_Temp        | 01h | ok  |  3.1 | 48 degrees C\nFAN4             | 44h | ns  | 29.4 | No Reading\n"
+    "PSU1 Status      | C8h | ok  | 10.1 | Presence detected\n"
+    "PSU2 Status      | 0x01              | ok\nFAN1             | 7840 RPM          | ok\n"
+    "   2 | 12/18/2024 | 14:02:40 | Power Unit | Power off/down | Asserted\n"
+)
+NUMACTL = (
+    "available: 2 nodes (0-1)\nnode 0 cpus: 0 1 2 3\nnode 0 size: 1031764 MB\nnode 0 free: 988120 MB\n"
+    "node 1 cpus: 4 5 6 7\nnode 1 size: 1032190 MB\nnode 1 free: 970001 MB\n"
+    "node distances:\nnode   0   1 \n  0:  10  21 \n  1:  21  10 \n"
+)
+CHRONYC = (
+    "MS Name/IP address         Stratum Poll Reach LastRx Last sample               \n"
+    "===============================================================================\n"
+    "^* ntp1.example.com              2   6   377    23   +102us[ +131us] +/-   10ms\n"
+    "^- ntp2.example.com              2   6   377    24   -210us[ -181us] +/-   22ms\n"
+)
+EDAC = (
+    "mc0: 0 Uncorrected Errors with no DIMM info\nmc0: 0 Corrected Errors with no DIMM info\n"
+    "mc0: csrow0: CPU_SrcID#0_MC#0_Chan#0_DIMM#0: 3 Corrected Errors\n"
+)
+DMON = (
+    "# gpu    pwr  gtemp  mtemp     sm    mem    enc    dec   mclk   pclk  pviol  tviol\n"
+    "# Idx      W      C      C      %      %      %      %    MHz    MHz      %   bool\n"
+    + "".join(
+        f"    {gpu}    690     61     74     99     60      0      0   2619   1755      0      0\n"
+        for gpu in range(4)
+    )
+)
 SINFO = (
     "REASON               USER      TIMESTAMP           NODELIST\n"
     "planned update       root      2026-01-05T09:21:11 gpu-[12-14]\n"
@@ -314,6 +351,7 @@ PASTES: dict[str, str] = {
     "env": ENV,
     "dcgmi-diag": DCGM,
     "nvbandwidth": NVBANDWIDTH,
+    "p2p-bandwidth": P2P_TEST,
     "all-reduce-perf": NCCL_TESTS,
     "dcgm-health": DCGM_HEALTH,
     "mlxlink": MLXLINK,
@@ -329,6 +367,11 @@ PASTES: dict[str, str] = {
     "fabric-manager-log": FABRIC_LOG,
     "ibqueryerrors": IBQUERYERRORS,
     "perfquery": PERFQUERY,
+    "ipmitool": IPMITOOL,
+    "numactl": NUMACTL,
+    "chronyc-sources": CHRONYC,
+    "edac": EDAC,
+    "nvidia-smi-dmon": DMON,
     "sinfo-reasons": SINFO,
     "ray-status": RAY_STATUS,
     "kubernetes-pod": POD,

@@ -30,6 +30,18 @@ _PERF = regex(r"^[ \t]*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+
 _NO_ALL_REDUCE = regex(
     r"^[ \t]*\d+\s+\d+\s+(?!float\s+sum\s)[a-z]\w{2,20}\s+[a-z]{3,10}\s+-?\d+\s+\d[\d.]*\s", re.MULTILINE
 )
+_COUNTS = regex(
+    r"^[ \t]*\d+[ \t]+\d+[ \t]+[a-z]\w{2,20}[ \t]+[a-z]{3,10}[ \t]+-?\d+"
+    r"[ \t]+[\d.]+[ \t]+[\d.]+[ \t]+[\d.]+[ \t]+(\S{1,12})"
+    r"(?:[ \t]+[\d.]+[ \t]+[\d.]+[ \t]+[\d.]+[ \t]+(\S{1,12}))?[ \t]*$",
+    re.MULTILINE,
+)
+"""A row of any collective, with the last columns of its two halves: out of place and in place."""
+_COUNT = regex(r"\d{1,15}|\d(?:\.\d{1,9})?e\+\d\d")
+"""A number of wrong elements; below 2.12 this column has the largest relative error, which is less than 1."""
+_OUT_OF_BOUNDS = regex(
+    r"^#[ \t]{0,9}Out of bounds values[ \t]{0,9}:[ \t]{0,9}(\d{1,15}) FAILED", re.MULTILINE
+)
 _RANK = regex(r"^#[ \t]+Rank[ \t]+\d+[ \t]", re.MULTILINE)
 _DEVICE = regex(
     r"^#[ \t]+Rank[ \t]+\d+[ \t][^\n]{0,80}?\bon[ \t]+(\S{1,64})[ \t]+device[ \t]+\d+[ \t]+\[[\w:.]{1,16}\]"
@@ -197,7 +209,9 @@ class NvBandwidth:
 class NcclTests:
     """Bus bandwidth by message size, GB/s, how many results were wrong, how many GPUs took part, and NCCL.
 
-    `model` are the GPUs as nvidia-smi names them, where all are of one node and of one kind.
+    `wrong` counts both halves of the table, of whatever collective, else what its end says is out of bounds;
+    `wrong_rows` are the lines that say so. `model` are the GPUs as nvidia-smi names them, where all are
+    of one node and of one kind.
     """
 
     busbw_gbytes_s: dict[int, float]
@@ -205,23 +219,39 @@ class NcclTests:
     gpus: int = 0
     nccl: str = ""
     model: str = ""
+    wrong_rows: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, observation: Observation) -> NcclTests | Unseen:
-        """Read the out-of-place columns of all_reduce_perf."""
+        """Read the rates out of place of all_reduce_perf, and what was wrong."""
         rows = [
             m
             for m in _PERF.finditer(observation.text)
             if m[3].count(".") < 2 and m[3] != "." and len(m[1]) < 16
         ]
         speeds = {int(m[1]): float(m[3]) for m in rows if int(m[1])}
-        wrong = sum(int(m[4]) for m in rows if m[4].isdecimal() and len(m[4]) < 16)
+        wrong, wrong_rows = _wrong_results(observation.text)
         gpus, version = len(_RANK.findall(observation.text)), _NCCL.search(observation.text)
         kinds = {(host, model.strip()) for host, model in _DEVICE.findall(observation.text)}
         model = next(iter(kinds))[1] if len(kinds) == 1 else ""
-        tests = cls(speeds, wrong, gpus, version[1] if version else "", model)
-        if not speeds and _NO_ALL_REDUCE.search(observation.text):
+        tests = cls(speeds, wrong, gpus, version[1] if version else "", model, wrong_rows)
+        if not (speeds or wrong) and _NO_ALL_REDUCE.search(observation.text):
             return Unseen.skip(
                 "the rows are of another collective, or of another type, than all_reduce_perf's"
             )
-        return _why_no_output(observation, "all_reduce_perf") or (tests if speeds else Unseen.of(observation))
+        missing = _why_no_output(observation, "all_reduce_perf")
+        return missing or (tests if speeds or wrong else Unseen.of(observation))
+
+
+def _wrong_results(output: str) -> tuple[int, tuple[str, ...]]:
+    """How many results of nccl-tests were wrong, and the lines that say so."""
+    wrong, lines = 0, []
+    for row in _COUNTS.finditer(output):
+        counts = [int(float(text)) for text in row.groups() if text and _COUNT.fullmatch(text)]
+        if sum(counts):
+            wrong += sum(counts)
+            lines.append(row[0].strip())
+    for end in _OUT_OF_BOUNDS.finditer(output):
+        wrong = wrong or int(end[1])
+        lines.append(end[0])
+    return wrong, tuple(lines)

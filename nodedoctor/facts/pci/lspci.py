@@ -13,7 +13,7 @@ from nodedoctor.declare.registry import fact, pasted
 from nodedoctor.facts.pci.pci import MELLANOX, NVIDIA, PciDevice, PciLink, bdf
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.patterns import regex
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 LSPCI = pasted("lspci", "The output of lspci -vv, with or without -nn.")
 
@@ -29,7 +29,13 @@ _KINDS = {
     "Infiniband controller": "020700",
     "Ethernet controller": "020000",
 }
-_LINK = r"Lnk{}:.*?Speed (?P<speed>\d{{1,3}}(?:\.\d)?)GT/s(?: \(\w+\))?, Width x(?P<width>\d{{1,2}})"
+_LINK = (
+    r"Lnk{}:.*?Speed (?P<speed>\d{{1,3}}(?:\.\d)?)GT/s(?: \((?P<speed_mark>\w+)\))?,"
+    r" Width x(?P<width>\d{{1,2}})(?: \((?P<width_mark>\w+)\))?"
+)
+_AT_LEAST = {"downgraded": 2, "ok": 1}
+"""How lspci marks what is less than the device can do, and before 3.8 also what is not: the maximum is at
+least so many times what is shown."""
 _CAP, _STA = regex(_LINK.format("Cap")), regex(_LINK.format("Sta"))
 _OFF_BUS = regex(r"\(rev ff\)|!!! Unknown header type 7f")
 """How a device is shown of which every byte reads ff, as it does not answer any more."""
@@ -45,15 +51,28 @@ _DRIVER = regex(r"Kernel driver in use: ([\w-]{1,64})")
 @fact("lspci")
 @record
 class Lspci:
-    """GPUs and network adapters of the paste, with their links; `device` is the name where no id is."""
+    """GPUs and network adapters of the paste, with their links; `device` is the name where no id is.
+
+    `unrated` are the addresses of those without LnkCap: what their links can do is only a lower bound.
+    """
 
     devices: tuple[PciDevice, ...]
+    unrated: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, observation: Observation) -> Lspci | Unseen:
         """Read one block per device; one without its link's state is left out, unless it is off the bus."""
-        devices = tuple(_parse_devices(observation.text))
-        return cls(devices) if devices else Unseen.of(observation, "Paste the output of `sudo lspci -vv`.")
+        shown = list(_shown_devices(observation.text))
+        unrated = tuple(device.address for device, has_maximum in shown if not has_maximum)
+        return (
+            cls(tuple(_rated_devices(shown)), unrated)
+            if shown
+            else Unseen.of(observation, "Paste the output of `sudo lspci -vv`.")
+        )
+
+    def lines_of(self, device: PciDevice) -> tuple[str, ...]:
+        """The lines about a device's link that are there."""
+        return ("LnkSta",) if device.address in self.unrated else ("LnkCap", "LnkSta")
 
 
 @fact("lspci", shown=False)
@@ -72,7 +91,7 @@ class LspciAcs:
 
 def _redirecting_ports(text: str) -> Iterator[str]:
     """Ports with a GPU or adapter below them; where grep or -d left out what is below, of known switches."""
-    ends = [int(device.address[5:7], 16) for device in _parse_devices(text)]
+    ends = [int(device.address[5:7], 16) for device, _ in _shown_devices(text)]
     shown = [int(bdf(head[1])[5:7], 16) for head, _ in _blocks(text)]
     for head, block in _blocks(text):
         control, buses = _ACS_CONTROL.search(block), _BUSES.search(block)
@@ -96,7 +115,19 @@ def _blocks(text: str) -> Iterator[tuple[re.Match[str], str]]:
         yield head, text[head.end() : end]
 
 
-def _parse_devices(text: str) -> Iterator[PciDevice]:
+def _rated_devices(pairs: list[tuple[PciDevice, bool]]) -> Iterator[PciDevice]:
+    """The devices; where LnkCap was left out, their links are compared with those of their kind."""
+    for device, has_maximum in pairs:
+        link = device.link
+        if link is None or has_maximum:
+            yield device
+        else:
+            twins = [twin.link for twin, _ in pairs if twin.link and twin.pci_id == device.pci_id]
+            yield replace(device, link=_least_maximum(link, twins))
+
+
+def _shown_devices(text: str) -> Iterator[tuple[PciDevice, bool]]:
+    """Each device, and whether it is shown what its link can do."""
     for head, block in _blocks(text):
         kind = re.sub(r" \[[0-9a-f]{4}\]$", "", head.group("kind"))
         name, now, most = head.group("name"), _STA.search(block), _CAP.search(block)
@@ -104,7 +135,7 @@ def _parse_devices(text: str) -> Iterator[PciDevice]:
         off_bus = bool(_OFF_BUS.search(name) or _OFF_BUS.search(block))
         if vendor and kind in _KINDS and (now or off_bus):
             ids, driver = _IDS.search(name), _DRIVER.search(block)
-            yield PciDevice(
+            device = PciDevice(
                 bdf(head.group(1)),
                 vendor,
                 ids[2] if ids else re.sub(r" \((?:rev|prog-if) [0-9a-f]{2}[^)]*\)", "", name).strip(),
@@ -113,12 +144,28 @@ def _parse_devices(text: str) -> Iterator[PciDevice]:
                 link=_read_link(now, most) if now else None,
                 config="ff" * 64 if off_bus else "",
             )
+            yield device, most is not None
 
 
 def _read_link(now: re.Match[str], most: re.Match[str] | None) -> PciLink:
+    speed, width = float(now["speed"]), int(now["width"])
+    if most:
+        return PciLink(speed, width, float(most["speed"]), int(most["width"]))
+    factors = [_AT_LEAST.get(now[mark] or "") for mark in ("speed_mark", "width_mark")]
     return PciLink(
-        float(now["speed"]),
-        int(now["width"]),
-        float(most["speed"]) if most else None,
-        int(most["width"]) if most else None,
+        speed,
+        width,
+        speed * factors[0] if factors[0] else None,
+        width * factors[1] if factors[1] else None,
+    )
+
+
+def _least_maximum(link: PciLink, twins: list[PciLink]) -> PciLink:
+    """The link with at least the speed and lanes that others of its kind have."""
+    speed = max(twin.speed_gts or 0.0 for twin in twins)
+    width = max(twin.width or 0 for twin in twins)
+    return replace(
+        link,
+        max_speed_gts=max(link.max_speed_gts or 0.0, speed if speed > (link.speed_gts or 0) else 0.0) or None,
+        max_width=max(link.max_width or 0, width if width > (link.width or 0) else 0) or None,
     )

@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from nodedoctor.declare.registry import pasted
+from nodedoctor.facts.verdicts.port_counters import exceeded_counters
 from nodedoctor.facts.verdicts.verdict import Result, Verdict, in_json, make_verdict
 from nodedoctor.json_shapes import loaded, mapping, part
 from nodedoctor.patterns import regex
+from nodedoctor.wording import comma_list
 
 PROBE = "mlxlink"
 mlxlink = pasted(PROBE, "The output of mlxlink, as text or as JSON.")
@@ -20,7 +22,7 @@ mlxlink = pasted(PROBE, "The output of mlxlink, as text or as JSON.")
 _PORT = regex(r"^# port (?P<name>[\w.:/-]{1,80})$", re.MULTILINE)
 """How intake/convert.py names the port that only the command at the prompt does."""
 _LINE = regex(
-    r"^[ \t]{0,8}(?P<key>[A-Z][\w ().-]{2,60}?)[ \t]{0,60}: ?(?P<value>[^\n]{0,400})$", re.MULTILINE
+    r"^[ \t]{0,8}(?P<key>[A-Z][\w ()[\].-]{2,60}?)[ \t]{0,60}: ?(?P<value>[^\n]{0,400})$", re.MULTILINE
 )
 _FINE = "No issue was observed"
 _INTENDED = regex(
@@ -54,6 +56,31 @@ def _parse_fields(block: str) -> Mapping[str, str]:
     return {key: value.strip() for key, value in reversed(pairs) if isinstance(value, str)}
 
 
+BER = 1e-12
+"""Errors of bits that remain behind the correction; InfiniBand architecture: at most one in 10^12."""
+DOWNS_IN_AN_HOUR, FEW_DOWNS = 1.0, 3
+"""Times that a link went down, from which it is no reboot of the other end; ours."""
+_REMAINING = ("Effective Physical BER", "Symbol BER")
+_DOWNS, _MINUTES = "Link Down Counter", "Time Since Last Clear [Min]"
+_NUMBER = regex(r"\d{1,15}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?")
+
+
+def _link_quality(fields: Mapping[str, str]) -> list[str]:
+    """What the counters show to be wrong: error rates beyond what is allowed, and a link that flaps."""
+    values = {
+        key: float(match[0])
+        for key in (*_REMAINING, _DOWNS, _MINUTES)
+        if (match := _NUMBER.fullmatch(fields.get(key, "")))
+    }
+    words = [f"{key} {fields[key]}" for key in _REMAINING if values.get(key, 0.0) > BER]
+    downs, minutes = values.get(_DOWNS, 0.0), values.get(_MINUTES, 0.0)
+    if minutes and downs >= FEW_DOWNS and downs / minutes * 60 > DOWNS_IN_AN_HOUR:
+        words.append(f"the link went down {downs:.0f} times in {minutes:.0f} minutes")
+    elif not minutes and exceeded_counters({"link_downed": round(downs)}):
+        words.append(f"the link went down {downs:.0f} times since the counters were cleared")
+    return words
+
+
 def _port_verdict(subject: str, fields: Mapping[str, str], block: str) -> Verdict | None:
     state, advice = fields.get("State", ""), fields.get("Recommendation", "")
     if not state and not advice:
@@ -62,8 +89,12 @@ def _port_verdict(subject: str, fields: Mapping[str, str], block: str) -> Verdic
     words = f"state {state or 'not reported'}{f' ({speed})' if speed else ''}"
     if advice:
         words += f": {advice.rstrip('.')}"
+    result, quality = _port_result(state, advice), _link_quality(fields)
+    if quality:
+        words += f"; {comma_list(quality)}"
+        result = "warn" if result in ("pass", "note") else result
     quote = in_json(advice or state, block) if block.startswith("{") else _quoted_line(block, advice or state)
-    return make_verdict(PROBE, PROBE, _port_result(state, advice), words, subject, quote)
+    return make_verdict(PROBE, PROBE, result, words, subject, quote)
 
 
 def _port_result(state: str, advice: str) -> Result:

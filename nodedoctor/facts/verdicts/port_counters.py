@@ -7,7 +7,7 @@ thresholds) and perfquery.c (`Name:....value`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from nodedoctor.declare.registry import pasted
@@ -35,6 +35,11 @@ _NEVER = ("portxmitwait",)
 """Counters that say nothing of errors: congestion grows on busy healthy fabrics."""
 
 
+_OF_LINK = frozenset((
+    "symbolerror", "linkerrorrecovery", "linkdowned", "portrcverrors", "locallinkintegrityerrors",
+    "excessivebufferoverrunerrors",
+))  # fmt: skip
+"""Counters of this port's own cable and transceiver; others tell of congestion, or of a link further on."""
 _MAXIMUM = {
     "symbolerrorcounter": 0xFFFF,
     "portrcverrors": 0xFFFF,
@@ -64,13 +69,14 @@ def fabric(output: str) -> Iterator[Verdict]:
 
 
 def port(output: str) -> Iterator[Verdict]:
-    """The totals of each port: a note, since an unknown time; a counter at its maximum is a warning."""
+    """The totals of each port since an unknown time: a warning where a counter of its link is too high."""
     heads = [*_HEAD.finditer(output)]
     ends = [*(head.start() for head in heads[1:]), len(output)]
     for head, end in zip(heads, ends, strict=False):
         counts = {row["name"]: int(row["value"]) for row in _QUERIED.finditer(output, head.end(), end)}
-        if many := _exceeded_counters(counts):
-            summary = f"{comma_list(many)} since the counters were cleared"
+        many = exceeded_counters(counts)
+        if many:
+            summary = f"{comma_list(many.values())} since the counters were cleared"
         elif counts:
             summary = "no counter of errors is beyond what ibqueryerrors accepts"
         else:
@@ -79,12 +85,16 @@ def port(output: str) -> Iterator[Verdict]:
         full = [f"{name} {value}" for name, value in counts.items() if value == _MAXIMUM.get(name.lower())]
         if full:
             summary += f"; {comma_list(full)} is as high as it counts"
-        yield _of_port("warn" if full else "note", f"{where}: {summary}", f"counters:{where}", head[0])
+        of_link = any(counter_key(name) in _OF_LINK for name in many)
+        yield _of_port("warn" if of_link else "note", f"{where}: {summary}", f"counters:{where}", head[0])
 
 
-def _exceeded_counters(counts: dict[str, int]) -> list[str]:
+def exceeded_counters(counts: Mapping[str, int]) -> dict[str, str]:
+    """The counters that ibqueryerrors would print, each with its value in words."""
     rows = {counter_key(row.counter): row for row in counters() if row.ibqueryerrors}
     thresholds = {name: rows.get(key) for name in counts if (key := counter_key(name)) not in _NEVER}
-    return [
-        f"{name} {counts[name]}" for name, row in thresholds.items() if row and row.is_reported(counts[name])
-    ]
+    return {
+        name: f"{name} {counts[name]}"
+        for name, row in thresholds.items()
+        if row and row.is_reported(counts[name])
+    }

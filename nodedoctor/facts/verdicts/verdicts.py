@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from nodedoctor.declare.registry import fact
 from nodedoctor.facts.verdicts import (
+    bmc,
     cluster_lists,
     dcgm_health,
     fabric_log,
     fabric_tables,
+    host_tools,
     inspector,
     kubernetes,
     mlxlink,
@@ -38,6 +40,11 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     port_counters.ERRORS: port_counters.fabric,
     port_counters.COUNTERS: port_counters.port,
     cluster_lists.REASONS: cluster_lists.reasons,
+    bmc.PROBE: bmc.verdicts,
+    host_tools.NUMA: host_tools.memory_by_node,
+    host_tools.TIME: host_tools.time_sources,
+    host_tools.ECC: host_tools.memory_errors,
+    host_tools.DMON: host_tools.gpu_samples,
 }
 MOST = 200
 """Statements that are kept of one output; ours."""

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.measured.deep import dcgm, nccl_tests
+from checks.measured.deep import dcgm, nccl_tests, wrong_results
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
+from nodedoctor.intake.split import split
 from nodedoctor.model import Observation, Outcome, Status, Unseen
 
 DIAG = """\
@@ -87,11 +88,48 @@ def test_nvbandwidth_sums():
     assert told.sums_gbytes_s == {"device_to_device_memcpy_read_ce": 772.0}
 
 
-@pytest.mark.parametrize(("wrong", "status"), [("0", Status.PASS), ("7", Status.FAIL)])
-def test_all_reduce_perf(wrong, status):
-    told = NcclTests.parse(Observation("all-reduce-perf", text=PERF.format(wrong=wrong)))
+OUT_OF_BOUNDS = "# Out of bounds values : {0}\n# Avg bus bandwidth    : 284.9\n"
+
+
+@pytest.mark.parametrize("rows", [PERF, PERF.replace("float  sum  -1", "bfloat16  none  0")])
+@pytest.mark.parametrize(
+    ("outside", "inside", "end", "wrong"),
+    [
+        ("0", "0", "0 OK", 0),
+        ("0", "N/A", "0 OK", 0),
+        ("N/A", "N/A", "0 OK", 0),
+        ("3e-07", "2e-07", "0 OK", 0),
+        ("7", "0", "0 OK", 7),
+        ("0", "1288", "0 OK", 1288),
+        ("1", "1.288e+06", "2 FAILED", 1288001),
+        ("0", "0", "2 FAILED", 2),
+    ],
+)
+def test_a_wrong_result_of_any_collective_fails(rows, outside, inside, end, wrong):
+    text = rows.replace("{wrong}", outside).replace("285.81  0", f"285.81  {inside}")
+    text += OUT_OF_BOUNDS.format(end)
+    told = NcclTests.parse(Observation("all-reduce-perf", text=text))
+    if isinstance(told, Unseen):
+        assert not wrong and "another collective" in told.note
+        return
+    assert told.wrong == wrong
+    (finding,) = wrong_results(told)
+    assert finding.status is (Status.FAIL if wrong else Status.PASS)
+    assert all(row in text for row in told.wrong_rows)
+
+
+def test_rates_of_all_reduce_perf_are_read_beside_wrong_results():
+    told = NcclTests.parse(Observation("all-reduce-perf", text=PERF.format(wrong="7")))
     assert told.busbw_gbytes_s == {67108864: 284.97}
-    assert [finding.status for finding in nccl_tests(told, None, None)] == [status]
+    assert [finding.status for finding in nccl_tests(told, None, None)] == [Status.PASS]
+
+
+@pytest.mark.parametrize("end", ["2 FAILED", "0 OK"])
+def test_the_last_lines_of_nccl_tests_are_enough_for_a_fault(end):
+    text = "the run:\n\n" + OUT_OF_BOUNDS.format(end)
+    assert [piece.shape.probe for piece in split(text).pieces] == (
+        ["all-reduce-perf"] if "FAILED" in end else []
+    )
 
 
 def run_of(gpus: int, size: int, busbw: float) -> NcclTests:

@@ -106,7 +106,7 @@ NODES: Mapping[str, tuple[Mapping[str, str], Mapping[str, int]]] = {
     "a slow rail": ({"ib-write-bw": json.dumps({"ports": [{"port": "mlx5_0/1", "text": LOOP}]})}, {}),
     "tools of the vendor": (
         {"dcgmi-diag": DIAG, "nvbandwidth": BETWEEN, "all-reduce-perf": PERF},
-        {"deep.dcgm": 1, "deep.nvbandwidth": 1, "deep.nccl-tests": 1},
+        {"deep.dcgm": 1, "deep.nvbandwidth": 1, "deep.wrong-results": 1},
     ),
     "a peer that is silent": ({"peers": json.dumps(PEERS)}, {"net.peers": 3}),
 }

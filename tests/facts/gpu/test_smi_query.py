@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recorded import replay
 
 from nodedoctor.facts.gpu.smi.smi import Q, SmiQ
-from nodedoctor.model import Observation, Outcome
+from nodedoctor.model import Observation, Outcome, Status
 
 COLUMNS = {
     "name": ("name", "name", st.sampled_from(["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"])),
@@ -78,3 +80,24 @@ def test_one_reason_that_is_absent_does_not_clear_the_others(value: str, reasons
 def test_any_text_is_read(text: str):
     read(f"index, name\n{text}")
     read(text)
+
+
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(("No", "Yes"), "fail"), (("0", "1"), "fail"), (("false", "True"), "fail"), (("0", "4"), "unknown")],
+)
+@pytest.mark.parametrize("column", ["remapped_rows.pending", "remapped_rows.failure"])
+def test_a_flag_is_read_in_each_spelling_and_what_is_none_is_no_denial(
+    tmp_path: Path, at: int, words: tuple[str, str], status: str, column: str
+):
+    rows = [[gpu, 0, words[gpu == at]] for gpu in range(4)]
+    text = table(["index", "remapped_rows.uncorrectable", column], rows)
+    (result,) = (row for row in replay(tmp_path, {Q: text}).results if row.check == "memory.remap")
+    if status == "fail":
+        assert [f.subject for f in result.findings if f.status is Status.FAIL] == [f"gpu:{at}"]
+    else:
+        assert {finding.summary for finding in result.findings} == {
+            "row remapping not reported (UNPARSABLE)",
+            "no remap pending or failed on all 3 GPUs",
+        }

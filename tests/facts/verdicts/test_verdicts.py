@@ -26,6 +26,7 @@ from recorded import alarms, replay
 
 from nodedoctor.facts.measured.deep_tools import DcgmDiag
 from nodedoctor.facts.verdicts.verdicts import READERS, OtherTools
+from nodedoctor.intake.outputs import NodeOutput, snapshot_of
 from nodedoctor.intake.split import split
 from nodedoctor.knowledge.infiniband import Counter, counters
 from nodedoctor.model import Observation, Unseen
@@ -333,24 +334,80 @@ def test_ibqueryerrors_names_each_port_beyond_its_thresholds(ports: list[tuple[i
     ]
 
 
+LINK_COUNTERS = ("SymbolErrorCounter", "LinkErrorRecoveryCounter", "LinkDownedCounter", "PortRcvErrors")
+HCA = "# Port counters: Lid 7 port 1 (CapMask: 0x5A00)\n"
+
+
+@pytest.mark.parametrize("name", LINK_COUNTERS)
+@pytest.mark.parametrize(("count", "many"), [(0, False), (9, False), (10, True), (48211, True)])
+def test_one_threshold_holds_for_a_link_whichever_tool_counts_its_errors(name: str, count: int, many: bool):
+    ((result, _, words),) = said("perfquery", f"{HCA}{name}:.......{count}\nPortXmitWait:......99999\n")
+    assert result == ("warn" if many else "note")
+    assert words.startswith(f"Lid 7 port 1: {f'{name} {count}' if many else 'no counter of errors'}")
+
+
 @pytest.mark.parametrize(
-    ("count", "words"),
-    [(0, "no counter of errors"), (9, "no counter of errors"), (10, "LinkDownedCounter 10")],
+    "name", ["PortXmitDiscards", "PortRcvSwitchRelayErrors", "PortXmitWait", "VL15Dropped"]
 )
-def test_the_totals_of_perfquery_are_notes(count: int, words: str):
-    text = f"# Port counters: Lid 7 port 1 (CapMask: 0x5A00)\nLinkDownedCounter:.......{count}\n"
-    ((result, _, told),) = said("perfquery", f"{text}PortXmitWait:......99999\n")
-    assert result == "note" and told.startswith(f"Lid 7 port 1: {words}")
+def test_counters_of_congestion_and_of_other_links_are_notes(name: str):
+    ((result, _, _),) = said("perfquery", f"{HCA}{name}:.......60000\n")
+    assert result == "note"
 
 
 @pytest.mark.parametrize(
     ("name", "most"), [("SymbolErrorCounter", 65535), ("PortRcvErrors", 65535), ("LinkDownedCounter", 255)]
 )
 @pytest.mark.parametrize("below", [0, 1, 200])
-def test_a_counter_of_errors_at_its_maximum_is_a_warning(name: str, most: int, below: int):
-    text = f"# Port counters: Lid 7 port 1 (CapMask: 0x5A00)\n{name}:.......{most - below}\n"
-    ((result, _, told),) = said("perfquery", f"{text}PortXmitWait:......65535\n")
-    assert result == ("note" if below else "warn") and (f"{name} {most} is as high" in told) is (below == 0)
+def test_a_counter_of_errors_at_its_maximum_is_named(name: str, most: int, below: int):
+    ((result, _, words),) = said(
+        "perfquery", f"{HCA}{name}:.......{most - below}\nPortXmitWait:......65535\n"
+    )
+    assert result == "warn" and (f"{name} {most} is as high" in words) is (below == 0)
+
+
+@pytest.mark.parametrize(("errors", "result"), [(0, "note"), (9, "note"), (48211, "warn")])
+@pytest.mark.parametrize("device", ["mlx5_3", "rocep1s0"])
+def test_files_of_counters_are_read_as_perfquery(errors: int, result: str, device: str):
+    path = f"/sys/class/infiniband/{device}/ports/1/counters"
+    text = f"{path}/symbol_error:{errors}\n{path}/link_downed:2\n{path}/port_xmit_data:918273\n"
+    pieces = [NodeOutput(piece, "paste") for piece in split(f"root@gpu-6:~# grep . {path}/*\n{text}").pieces]
+    converted = snapshot_of(pieces, "").observations["perfquery"].text
+    ((worst, _, words),) = said("perfquery", converted)
+    assert worst == result and words.startswith(f"{device} port 1: ")
+
+
+def test_the_device_of_perfquery_is_the_one_that_its_command_names():
+    pieces = [
+        NodeOutput(piece, "paste")
+        for piece in split(f"$ perfquery -x -C mlx5_3\n{HCA}LinkDownedCounter:..37\n").pieces
+    ]
+    ((_, subject, _),) = said("perfquery", snapshot_of(pieces, "").observations["perfquery"].text)
+    assert subject == "counters:mlx5_3 Lid 7 port 1"
+
+
+QUALITY = (
+    "\nPhysical Counters and BER Info\n------------------------------\n"
+    "Time Since Last Clear [Min]        : {minutes}\nSymbol BER                         : {ber}\n"
+    "Effective Physical BER             : {ber}\nRaw Physical BER                   : 2E-6\n"
+    "Link Down Counter                  : {downs}\n"
+)
+
+
+@pytest.mark.parametrize("ber", ["15E-255", "1E-15", "4E-9"])
+@pytest.mark.parametrize(
+    ("minutes", "downs", "flaps"),
+    [
+        ("412.3", 0, False),
+        ("412.3", 37, True),
+        ("30.1", 2, False),
+        ("288000.0", 37, False),
+        ("N/A", 37, True),
+    ],
+)
+def test_mlxlink_is_judged_by_its_counters_and_their_time(ber: str, minutes: str, downs: int, flaps: bool):
+    ((result, _, words),) = said("mlxlink", MLXLINK + QUALITY.format(ber=ber, minutes=minutes, downs=downs))
+    assert result == ("warn" if flaps or ber == "4E-9" else "pass")
+    assert ("went down" in words) is flaps and ("BER 4E-9" in words) is (ber == "4E-9")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from nodedoctor.facts.gpu.smi.values import Reader
 # Names are those of sections (small letters, underscores), so that `<product_name>` and `Product Name` are
 # one. Headings are where the rows below them are. A row is a field of Gpu, how it is read (a function of
 # smi_values), and its names: first the XML's, then the text's, then those of other drivers. The first that
-# can be read counts. R610 has the power limits below a heading of their own, whose XML is not known yet.
+# can be read counts: a limit that was asked for where the enforced one is not shown. R610 has the power
+# limits below a heading of their own, whose XML is not known yet.
 _TABLE = """
 []
 name                           text      product_name
@@ -117,7 +118,7 @@ memory_max_operating_t_limit_c whole     gpu_temp_max_mem_tlimit_threshold|memor
 
 [gpu_power_readings|power_readings|gpu_power_readings/gpu_ceiling_power_limit]
 power_draw_w                   watts     power_draw|average_power_draw|instant_power_draw
-power_limit_w                  watts     current_power_limit|enforced_power_limit|current
+power_limit_w                  watts    current_power_limit|enforced_power_limit|current|requested_power_limit
 power_limit_requested_w        watts     requested_power_limit|power_limit|requested
 power_limit_default_w          watts     default_power_limit|default
 power_limit_min_w              watts     min_power_limit|min

@@ -106,7 +106,7 @@ def _persistence_mode(column: str) -> tuple[Any, str | None]:
 
 def _ecc_errors(column: str) -> dict[str, tuple[Any, str | None]]:
     """The count of uncorrectable errors; `Off` when ECC is off, `On` on a GPU in MIG mode."""
-    mode = flag(column)
+    mode = None if column.isdecimal() else flag(column)
     if mode is None:
         count, error = value_of(column, leading_integer)
         counting = True if error is None else None

@@ -49,11 +49,11 @@ def leading_integer(text: str) -> int | None:
 
 
 def flag(text: str) -> bool | None:
-    """Yes or no, on or off, in all their spellings."""
+    """Yes or no, on or off, in all their spellings; some queries print 1 and 0."""
     word = text.lower()
-    if word in ("enabled", "yes", "on", "active", "true"):
+    if word in ("enabled", "yes", "on", "active", "true", "1"):
         return True
-    return False if word in ("disabled", "no", "off", "not active", "false") else None
+    return False if word in ("disabled", "no", "off", "not active", "false", "0") else None
 
 
 def pstate(text: str) -> int | None:
