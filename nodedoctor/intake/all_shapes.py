@@ -50,6 +50,7 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Processes:|GPU +GI|\s{4}"
         r"|WARNING: infoROM is corrupted",
         first=True,
+        needs=r"^[^|\n]{0,40}\|[ \t]{1,6}\d{1,3}[ \t]{1,6}\S|Unable to determine|No devices",
     ),
     by_head(
         (
@@ -107,13 +108,18 @@ SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     by_head(
-        ("Remapped Rows", "ECC Errors", "ECC Mode", "Event Reasons", "Throttle Reasons", "Retired Pages"),
-        r"(?:Remapped Rows|ECC Errors|ECC Mode|Clocks (?:Event|Throttle) Reasons|Retired Pages)[ \t]{0,60}\n"
+        (
+            *("Remapped Rows", "ECC Errors", "ECC Mode", "Event Reasons", "Throttle Reasons"),
+            *("Retired Pages", "Fabric"),
+        ),
+        r"(?:Remapped Rows|ECC Errors|ECC Mode|Clocks (?:Event|Throttle) Reasons|Retired Pages|Fabric)"
+        r"[ \t]{0,60}\n"
         r"[^\n]{0,160}?(?:[A-Z][\w ()-]{1,50}[ \t]{1,60}: |Volatile|Aggregate|Single Bit)",
         "a part of nvidia-smi -q",
         "nvidia-smi-q",
         NVIDIA_SMI,
         tool="nvidia-smi -q",
+        body=rf"{KEY_VALUE}|--$",
         joins=True,
     ),
     by_head(

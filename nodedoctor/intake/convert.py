@@ -192,6 +192,29 @@ def bandwidths(pieces: Sequence[Piece]) -> str:
 _DF_HEAD = re.compile(r"^Filesystem {1,200}(?:Type {1,20})?(Size|1K-blocks|1M-blocks|Inodes) ", re.M)
 _COLUMNS = {"Inodes": ("inodes", "inodes_used", "inodes_free")}
 """What the three numbers of a line are where they are no bytes: `df -i`."""
+_TYPED = re.compile(r"^[ \t]{0,40}(?:\$ |\+ )(?=\w{1,60}=)", re.M)
+_WORD = re.compile(r"(?:[^\s'\"]|'[^'\n]{0,2000}'|\"[^\"\n]{0,2000}\"){1,4000}")
+_ASSIGNED = re.compile(r"\w{1,60}=[^\n]*")
+
+
+def variables(pieces: Sequence[Piece]) -> str:
+    """Variables as env(1) prints them: what was typed in front of a program ends at a blank."""
+    return "".join(_split_line(line) for piece in pieces for line in piece.text.splitlines(keepends=True))
+
+
+def _split_line(line: str) -> str:
+    """A line of env(1), or one for each assignment in front of a program."""
+    typed = _TYPED.match(line)
+    if typed is None:
+        return line
+    rows = []
+    for word in _WORD.findall(line[typed.end() :]):
+        if not _ASSIGNED.fullmatch(word):
+            break
+        rows.append(f"{word}\n")
+    return "".join(rows)
+
+
 _DF_ROW = re.compile(
     r"^(\S{1,400}) {1,200}(?:[a-z][\w.]{1,20} {1,20})?(\S{1,20}) {1,20}(\S{1,20}) {1,20}(\S{1,20}) {1,20}"
     r"\d{1,3}% {1,20}(/\S{0,400})$",
@@ -258,6 +281,7 @@ def _number_of_bytes(text: str, unit: int) -> int | None:
 
 
 CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
+    "env": variables,
     "driver-files": loaded_modules,
     "net": interfaces,
     "nvidia-smi-nvlink": link_states,

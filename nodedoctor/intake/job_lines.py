@@ -26,7 +26,7 @@ _SHOWS_JOB = regex(
     r"|No space left|Input/output error|[Ss]tale file handle|[Tt]ransport endpoint|quota exceeded"
     r"|Cannot allocate memory|Too many open files|terminate called|panic(?:ked)?: |panicked at"
     r"|undefined symbol|GLIBC(?:XX)?_|cannot open shared object|^python[\d.]{0,5}: "
-    r"|FailedScheduling|Back-off|BackOff|Evicted|FailedMount|FailedCreate|Preempt(?:ed|ing)"
+    r"|FailedScheduling|Back-off|BackOff|Evicted|FailedMount|FailedCreate|Preempt(?:ed|ing)|NotReady"
     r"|nvidia-container-cli|OCI runtime|docker: |[Cc]ontainerd task|could not select device driver"
     r"|\bXid\b|SXid|NVRM|[Ff]allen off the bus"
     r"|(?<!packet )\bloss\b\W{0,6}\d|\d ?(?:it/s|s/it|tokens?/s|samples/s)\b"
@@ -37,7 +37,7 @@ _MAY_BE_JOB = regex(
     r"|\b(?:CRITICAL|FATAL|ERROR|WARNING|INFO|DEBUG|WARN|TRACE)\b"
     r"|\w\.(?:py|cu|cpp|cc|rs|go)\b"
     r"|(?i:train|checkpoint|dataset|data-?loader|tokenizer|optimizer|gradient|\bfatal error|\bassert)"
-    r"|^ ?\d{1,3}%\|"
+    r"|^ ?\d{1,3}%\||\b[a-z]\w{0,30}=-?\d[\d.e+-]{0,20}\w{0,3}[ ,|]{1,4}[a-z]\w{0,30}=-?\d"
 )
 """Words of any program's log; below a prompt where the machine was asked they show nothing. Ours."""
 

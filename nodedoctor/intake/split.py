@@ -16,6 +16,7 @@ from nodedoctor.intake.commands import asks_machine, is_refusal
 from nodedoctor.intake.file_names import Headings
 from nodedoctor.intake.host_shapes import LSMOD, ULIMIT
 from nodedoctor.intake.prompts import (
+    Prompt,
     bare_query_columns,
     is_module_row,
     limit_line,
@@ -292,15 +293,13 @@ class _Walk:
         if _FENCE.match(line):
             self.close()
         elif head is not None and head.shape.each_line:
+            if head.shape.probe == "env" and (prompt := match_prompt(line)):
+                self._begin_command(number, line, prompt)
             self._add_alone(number, line, head.shape)
         elif head is not None:
             self._begin_or_add(number, line, head)
         elif prompt := match_prompt(line):
-            self.close()
-            self._host = prompt.host or self._host
-            self._command = prompt.command
-            self.prompts.append((number + 1, asks_machine(prompt.command)))
-            self._columns = bare_query_columns(line)
+            self._begin_command(number, line, prompt)
         elif (heading := self._headings.node_of(line, self._command))[0]:
             self._begin_node(number, *heading)
         elif self._shape is not None and _ends(self._shape, line):
@@ -321,6 +320,14 @@ class _Walk:
         elif line.strip(" \t>|"):
             self._columns = bare_query_columns(line) or self._columns
             self._leave(number, line)
+
+    def _begin_command(self, number: int, line: str, prompt: Prompt) -> None:
+        """What follows is what a program printed that was typed here."""
+        self.close()
+        self._host = prompt.host or self._host
+        self._command = prompt.command
+        self.prompts.append((number + 1, asks_machine(prompt.command)))
+        self._columns = bare_query_columns(line)
 
     def _leave(self, number: int, line: str) -> None:
         """Put a line aside that is of no output."""
