@@ -7,7 +7,7 @@ from nodedoctor.facts.verdicts import fabric_log
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.facts.verdicts.verdicts import OtherTools
 from nodedoctor.model import Evidence, Finding, Fix, Step
-from nodedoctor.steps import last_resort, look
+from nodedoctor.steps import last_resort, look, repair
 
 _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "dcgm-health": (look("dcgmi health -c"), look("nodedoctor gpu")),
@@ -25,6 +25,8 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "sinfo-reasons": (look("sinfo -R -o '%E %u %H %N'"), look("nodedoctor")),
     "nvrx-health": (look("nodedoctor"),),
     "nvcre-report": (look("nodedoctor"),),
+    "device-plugin": (look("nvidia-smi -q -d ECC,ROW_REMAPPER"), look("nodedoctor gpu kernel")),
+    "host-messages": (look("sudo dmesg | grep -iE 'remount|I/O error|EXT4-fs|nvme' | tail -20"),),
 }
 
 
@@ -91,9 +93,25 @@ _OTHER_VERSION = Fix(
 )
 
 
+_MODULE = Fix(
+    "Build the module for the kernel that runs, or boot the one that it was built for; where Secure Boot "
+    "is on, sign it with a key that mokutil has enrolled.",
+    (
+        look("dkms status; uname -r"),
+        look("mokutil --sb-state"),
+        repair("sudo dkms autoinstall", when="dkms has no module for this kernel"),
+    ),
+    "config",
+    "nothing: no program can use the GPUs until then",
+    "nodedoctor driver",
+)
+
+
 def _verdict_fix(verdict: Verdict) -> Fix:
     if verdict.subject == fabric_log.OTHER_VERSION:
         return _OTHER_VERSION
+    if verdict.subject.startswith("module:"):
+        return _MODULE
     return Fix(
         f"Run nodedoctor on the node, and compare what it and {verdict.tool} say of the same device.",
         _LOOKS.get(verdict.probe, ()),

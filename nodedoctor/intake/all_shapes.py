@@ -330,6 +330,17 @@ SHAPES: tuple[Shape, ...] = (
         tool="systemctl status nvidia-fabricmanager",
         joins=True,
     ),
+    by_lines(
+        (".service",),
+        FRONT
+        + r"[^\w\s]?[ \t]{0,4}[\w@:.-]{1,80}\.service[ \t]{1,80}(?:loaded|not-found|masked|error)[ \t]{1,12}"
+        r"(?:active|inactive|failed|activating|deactivating)[ \t]{1,12}[a-z][\w-]{2,20}"
+        r"(?:[ \t][^\n]{0,200})?$",
+        "systemctl list-units",
+        "services",
+        "systemd 237 to 258, src/systemctl/systemctl-list-units.c",
+        tool="systemctl list-units --all",
+    ),
     by_head(
         "mtu ",
         r"\d{1,6}: [\w.@-]{1,40}: <[A-Z,_0-9-]{0,200}> mtu \d{1,7} ",

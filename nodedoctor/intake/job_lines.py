@@ -34,7 +34,7 @@ _SHOWS_JOB = regex(
 """A line of a launcher, a scheduler, a library of jobs, or of a program's own end. Ours."""
 _MAY_BE_JOB = regex(
     r"\b(?i:step|iter(?:ation)?|epoch|batch|round)s?\b[ :=#\[(]{0,3}\d{1,9}(?![\d.]*[ ]?[GMk]?Hz)"
-    r"|\b(?:CRITICAL|FATAL|ERROR|WARNING|INFO|DEBUG|WARN|TRACE)\b"
+    r"|(?<!modprobe: )(?<!modinfo: )(?<!insmod: )\b(?:CRITICAL|FATAL|ERROR|WARNING|INFO|DEBUG|WARN|TRACE)\b"
     r"|\w\.(?:py|cu|cpp|cc|rs|go)\b"
     r"|(?i:train|checkpoint|dataset|data-?loader|tokenizer|optimizer|gradient|\bfatal error|\bassert)"
     r"|^ ?\d{1,3}%\||\b[a-z]\w{0,30}=-?\d[\d.e+-]{0,20}\w{0,3}[ ,|]{1,4}[a-z]\w{0,30}=-?\d"

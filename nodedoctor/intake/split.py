@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.intake.all_shapes import QUERY, SHAPES
+from nodedoctor.intake.answers import answer_shape
 from nodedoctor.intake.commands import asks_machine, is_refusal
 from nodedoctor.intake.file_names import Headings
 from nodedoctor.intake.host_shapes import LSMOD, ULIMIT
@@ -310,6 +311,9 @@ class _Walk:
         elif self._columns and line.count(", ") == len(self._columns) - 1:
             self._begin_piece(number, QUERY)
             self._lines += [", ".join(self._columns), line]
+        elif shape := answer_shape(line, self._command):
+            self._begin_piece(number, shape)
+            self._append_line(line)
         elif answer := limit_line(line, self._command):
             self._begin_piece(number, ULIMIT)
             self._lines.append(answer)

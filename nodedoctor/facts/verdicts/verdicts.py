@@ -13,6 +13,7 @@ from nodedoctor.facts.verdicts import (
     inspector,
     kubernetes,
     mlxlink,
+    node_messages,
     port_counters,
     scans,
 )
@@ -38,6 +39,8 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     port_counters.ERRORS: port_counters.fabric,
     port_counters.COUNTERS: port_counters.port,
     cluster_lists.REASONS: cluster_lists.reasons,
+    node_messages.DEVICE_PLUGIN: node_messages.device_plugin,
+    node_messages.HOST: node_messages.host,
 }
 MOST = 200
 """Statements that are kept of one output; ours."""
