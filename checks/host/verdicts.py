@@ -97,7 +97,8 @@ _MODULE = Fix(
     "Build the module for the kernel that runs, or boot the one that it was built for; where Secure Boot "
     "is on, sign it with a key that mokutil has enrolled.",
     (
-        look("dkms status; uname -r"),
+        look("dkms status"),
+        look("uname -r"),
         look("mokutil --sb-state"),
         repair("sudo dkms autoinstall", when="dkms has no module for this kernel"),
     ),

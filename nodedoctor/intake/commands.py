@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from nodedoctor.intake.job_lines import is_of_job
 from nodedoctor.patterns import regex
@@ -122,6 +123,28 @@ def asks_machine(command: str) -> bool:
     if words[0] in _MANAGES:
         return next((word in _QUESTIONS for word in words if word in _QUESTIONS | _RUNS), False)
     return words[0] in _ASKS
+
+
+_ONE_NODE = regex(r"[A-Za-z][\w.-]{0,63}")
+_WITH_VALUE = ("-p", "-i", "-l", "-o", "-F", "-J", "-L", "-R")
+"""Options of ssh that have a value behind them."""
+
+
+def remote_host(command: str) -> str:
+    """The one node on which something was started from here: `srun -w NODE`, `ssh NODE PROGRAM`."""
+    words = _words(command)
+    if words[:1] in (["srun"], ["clush"], ["pdsh"]):
+        options = [word.partition("=")[2] for word in words if word.startswith("--nodelist=")]
+        behind = [value for word, value in pairwise(words) if word in ("-w", "--nodelist")]
+        names = options + behind
+    elif words[:1] == ["ssh"]:
+        plain = [
+            word for before, word in pairwise(words) if not word.startswith("-") and before not in _WITH_VALUE
+        ]
+        names = [plain[0].rpartition("@")[2]] if len(plain) > 1 else []
+    else:
+        names = []
+    return names[0] if len(names) == 1 and _ONE_NODE.fullmatch(names[0]) else ""
 
 
 def is_refusal(line: str, command: str) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.intake.all_shapes import QUERY, SHAPES
 from nodedoctor.intake.answers import answer_shape
-from nodedoctor.intake.commands import asks_machine, is_refusal
+from nodedoctor.intake.commands import asks_machine, is_refusal, remote_host
 from nodedoctor.intake.file_names import Headings
 from nodedoctor.intake.host_shapes import LSMOD, ULIMIT
 from nodedoctor.intake.prompts import (
@@ -280,6 +280,7 @@ class _Walk:
         self.asides: list[tuple[int, str]] = []
         self.prompts: list[tuple[int, bool]] = []
         self._host = "" if host == "-" else host
+        self._remote = ""
         self._command = ""
         self._columns: tuple[str, ...] = ()
         self._shape: Shape | None = None
@@ -329,6 +330,7 @@ class _Walk:
         """What follows is what a program printed that was typed here."""
         self.close()
         self._host = prompt.host or self._host
+        self._remote = remote_host(prompt.command)
         self._command = prompt.command
         self.prompts.append((number + 1, asks_machine(prompt.command)))
         self._columns = bare_query_columns(line)
@@ -340,7 +342,7 @@ class _Walk:
     def _begin_node(self, number: int, host: str, lines: int) -> None:
         """What follows is of the node that these lines name."""
         self.close()
-        self._host, self._command = host, ""
+        self._host, self._remote, self._command = host, "", ""
         while self.rest and self.rest[-1][0] > number + 1 - lines:
             self.rest.pop()
 
@@ -348,7 +350,8 @@ class _Walk:
         """End the output under way."""
         if self._shape is not None:
             text = "\n".join(self._lines).rstrip("\n") + "\n"
-            host = self._named or self._host
+            own = "" if self._shape.probe in _OF_CLUSTERS else self._remote or self._host
+            host = self._named or own
             self.pieces.append(Piece(self._shape, text, self._first + 1, host, self._command))
         for number, line in self._foreign:
             if line.strip(" \t>|"):
@@ -437,6 +440,15 @@ def _is_of(shape: Shape, line: str) -> bool:
     return bool(shape.body.match(line) or shape.body.match(line.lstrip()))
 
 
+_OF_CLUSTERS = (
+    "sinfo",
+    "sinfo-reasons",
+    "kubernetes-nodes",
+    "kubernetes-node",
+    "kubernetes-pod",
+    "ray-status",
+)
+"""Outputs about other nodes than the one at whose prompt they were asked for."""
 _MATRICES = ("nvidia-smi-topo", "nvidia-smi-topo-p2p")
 _HOLDS = {"env": ("collect-env",), "pip-list": ("collect-env", "pip-list"), "nvidia-smi-topo": _MATRICES}
 """Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

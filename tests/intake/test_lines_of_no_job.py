@@ -8,8 +8,9 @@ from in_turn import in_turn
 from pastes import PASTES
 
 from nodedoctor.intake.cli import worst
-from nodedoctor.intake.commands import asks_machine, programs
+from nodedoctor.intake.commands import asks_machine, programs, remote_host
 from nodedoctor.intake.judge import Reading, read
+from nodedoctor.intake.split import split
 
 REFUSALS = {
     "dmesg -T": "dmesg: read kernel buffer failed: Operation not permitted",
@@ -148,3 +149,27 @@ def test_commands_that_ask_the_machine(command: str, asks: bool):
 
 def test_programs_are_named_without_what_starts_them():
     assert programs("sudo -E LANG=C /usr/bin/dmesg -T | grep -i xid && lspci") == ["dmesg", "grep", "lspci"]
+
+
+@pytest.mark.parametrize(
+    ("command", "host"),
+    [
+        ("srun -N1 -w cn042 --gres=gpu:8 bash -c 'ulimit -a'", "cn042"),
+        ("srun --nodelist=cn042 nvidia-smi", "cn042"),
+        ("srun -w cn[01-04] nvidia-smi", ""),
+        ("srun -N1 nvidia-smi", ""),
+        ("ssh -p 22 -i key root@gpu-7 nvidia-smi -q", "gpu-7"),
+        ("ssh gpu-7", ""),
+        ("sudo nvidia-smi -w x", ""),
+    ],
+)
+def test_what_was_started_on_another_node_is_of_that(command: str, host: str):
+    assert remote_host(command) == host
+    pieces = split(f"[eve@login1 ~]$ {command}\n{TABLE}[eve@login1 ~]$ nvidia-smi\n{TABLE}").pieces
+    assert [piece.host for piece in pieces] == [host or "login1", "login1"]
+
+
+@pytest.mark.parametrize("probe", ["sinfo-reasons", "sinfo", "kubernetes-node", "kubernetes-nodes"])
+def test_what_was_asked_about_nodes_is_not_of_the_one_with_the_prompt(probe: str):
+    text = f"[root@login1 ~]# show it\n{PASTES[probe]}[root@login1 ~]# ssh gpu-7 nvidia-smi\n{TABLE}"
+    assert {node.name for node in reading(text).nodes} == {"gpu-7"}

@@ -188,3 +188,11 @@ def test_the_list_of_units_is_read(active: str, sub: str, mark: str):
     row = f"nvidia-fabricmanager.service   loaded {active} {sub}  NVIDIA fabric manager service\n"
     sick = alarms(f"$ systemctl list-units | grep nvidia\n{mark}{row}")
     assert len(sick) == (active == "failed")
+
+
+@pytest.mark.parametrize("size", [64, 96, 100, 512])
+def test_a_small_shared_memory_has_the_size_that_df_says(size: int):
+    (sick,) = alarms(
+        f"$ df -h /dev/shm\nFilesystem Size Used Avail Use% Mounted on\nshm  {size}M 0 {size}M 0% /dev/shm\n"
+    )
+    assert f"{size} MiB" in sick
