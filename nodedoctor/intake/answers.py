@@ -53,9 +53,18 @@ _IS_ACTIVE = _answer(
     "services",
     "systemd 183 to 258, src/systemctl/systemctl-is-active.c",
 )
+_FREQUENCY = _answer(
+    r"/sys/devices/system/cpu/\S{1,80}/scaling_(?:governor|driver)\b",
+    r" {0,8}(?:\d{1,5} )?(?:performance|powersave|schedutil|ondemand|conservative|userspace)"
+    r"|(?:intel|amd|acpi|cppc|pcc|apple)[\w-]{3,20}",
+    "the governor of processors",
+    "host",
+    "linux, Documentation/admin-guide/pm/cpufreq.rst",
+)
 ANSWERS: tuple[Answer, ...] = (
     _GROUP,
     _IS_ACTIVE,
+    _FREQUENCY,
     _answer(
         r"\A(?:sudo )?(?:mount|findmnt)\b|/proc/(?:self/|1/)?mounts\b",
         rf"(?:{_ROW}|{_TREE_ROW})[^\n]*",
@@ -129,3 +138,30 @@ def unit_states(piece: Piece) -> str | None:
         for name, state in zip(names, states, strict=False)
         if len(names) == len(states) and state in ("active", "failed", "activating")
     )
+
+
+_CPUS = "/sys/devices/system/cpu"
+_ROW_OF_UNIQ = re.compile(r" *(?:(\d{1,4}) )?([a-z][\w-]{3,24})")
+_POLICY = re.compile(
+    r"analyzing CPU (?P<cpu>\d{1,5}):\n(?:[ \t]{1,8}driver: (?P<driver>[\w-]{3,24}))?"
+    r"|[Tt]he governor \"(?P<governor>[a-z_]{3,24})\" may decide"
+)
+
+
+def governors(piece: Piece) -> dict[str, str]:
+    """The governor of each processor and their driver, by file: of `uniq -c` as many as it counts."""
+    files: dict[str, str] = {}
+    driver = f"{_CPUS}/cpu0/cpufreq/scaling_driver"
+    if piece.shape is not _FREQUENCY.shape:
+        cpu = "0"
+        for match in _POLICY.finditer(piece.text):
+            cpu = match["cpu"] or cpu
+            files |= {driver: match["driver"]} if match["driver"] else {}
+            if match["governor"]:
+                files[f"{_CPUS}/cpu{cpu}/cpufreq/scaling_governor"] = match["governor"]
+        return files
+    if "scaling_governor" not in piece.command:
+        return {driver: piece.text.split()[0]}
+    rows = [match for match in map(_ROW_OF_UNIQ.fullmatch, piece.text.splitlines()) if match]
+    processors = [name for count, name in (match.groups() for match in rows) for _ in range(int(count or 1))]
+    return {f"{_CPUS}/cpu{cpu}/cpufreq/scaling_governor": name for cpu, name in enumerate(processors)}

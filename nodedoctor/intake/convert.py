@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nodedoctor.facts.driver.driver import RIVALS
-from nodedoctor.intake.answers import group_files, own_group, unit_states
+from nodedoctor.intake.answers import governors, group_files, own_group, unit_states
 from nodedoctor.intake.split import Piece
 
 _LINK = re.compile(
@@ -296,8 +296,15 @@ def _number_of_bytes(text: str, unit: int) -> int | None:
     return int(float(match[1]) * (1024 ** " KMGTPE".index(match[2]) if match[2] else unit))
 
 
+def processors(pieces: Sequence[Piece]) -> str:
+    """Governors and driver of the processors' frequency as the probe of the host reads their files."""
+    files = {path: text for piece in pieces for path, text in governors(piece).items()}
+    return json.dumps({"files": files}) if files else ""
+
+
 CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
     "env": variables,
+    "host": processors,
     "driver-files": loaded_modules,
     "net": interfaces,
     "nvidia-smi-nvlink": link_states,

@@ -153,5 +153,14 @@ HOST_SHAPES: tuple[Shape, ...] = (
         "numactl 2.0, numactl.c",
         body=r"node (?:\d{1,4} (?:cpus|size|free):|distances|\s+\d)|\s+\d{1,4}:",
     ),
+    by_head(
+        "analyzing CPU ",
+        r"analyzing CPU \d{1,5}:",
+        "cpupower frequency-info",
+        "host",
+        "linux, tools/power/cpupower/utils/cpufreq-info.c",
+        body=r"\s+\S|analyzing CPU ",
+        joins=True,
+    ),
     ULIMIT,
 )

@@ -53,7 +53,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "services": ("services", "fabric-manager-log"),
     "network": ("net", "ethtool"),
     "stack": ("collect-env", "pip-list"),
-    "host": ("disk", "limits", "host-messages"),
+    "host": ("disk", "limits", "host", "host-messages"),
     "job": ("env", "nccl-inspector"),
     "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf"),
 }

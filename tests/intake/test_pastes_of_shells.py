@@ -196,3 +196,24 @@ def test_a_small_shared_memory_has_the_size_that_df_says(size: int):
         f"$ df -h /dev/shm\nFilesystem Size Used Avail Use% Mounted on\nshm  {size}M 0 {size}M 0% /dev/shm\n"
     )
     assert f"{size} MiB" in sick
+
+
+@pytest.mark.parametrize("name", ["powersave", "performance", "schedutil"])
+@pytest.mark.parametrize("driver", ["acpi-cpufreq", "intel_pstate", "amd-pstate-epp", ""])
+@pytest.mark.parametrize("form", ["each", "counted", "cpupower"])
+def test_the_lowest_frequency_is_a_warning_where_the_driver_does_not_choose(
+    name: str, driver: str, form: str
+):
+    folder = "/sys/devices/system/cpu"
+    shown = f"$ cat {folder}/cpu0/cpufreq/scaling_driver\n{driver}\n" if driver else ""
+    text = {
+        "each": f"{shown}$ cat {folder}/cpu*/cpufreq/scaling_governor\n{name}\n{name}\n",
+        "counted": f"{shown}$ cat {folder}/cpu*/cpufreq/scaling_governor | sort | uniq -c\n    128 {name}\n",
+        "cpupower": "$ cpupower frequency-info\nanalyzing CPU 0:\n"
+        + (f"  driver: {driver}\n" if driver else "")
+        + f'  current policy: from 1.50 GHz\n                  The governor "{name}" may decide\n',
+    }[form]
+    sick = alarms(text)
+    assert [line.partition("@")[0] for line in sick] == (
+        ["warn host.governor"] if (name, driver) == ("powersave", "acpi-cpufreq") else []
+    )
