@@ -108,11 +108,22 @@ _MODULE = Fix(
 )
 
 
+_PASS_THROUGH = Fix(
+    "On bare metal boot with iommu=pt added to the kernel's command line.",
+    (look("nodedoctor pcie.iommu"), look("systemd-detect-virt")),
+    "config",
+    "every job on this node (reboot)",
+    "nodedoctor pcie.iommu",
+)
+
+
 def _verdict_fix(verdict: Verdict) -> Fix:
     if verdict.subject == fabric_log.OTHER_VERSION:
         return _OTHER_VERSION
     if verdict.subject.startswith("module:"):
         return _MODULE
+    if verdict.subject == "parameter:iommu":
+        return _PASS_THROUGH
     return Fix(
         f"Run nodedoctor on the node, and compare what it and {verdict.tool} say of the same device.",
         _LOOKS.get(verdict.probe, ()),

@@ -293,4 +293,12 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         tool="mount",
         body=r"[\w.-]{1,200} on /\S{0,400} type ",
     ),
+    by_lines(
+        ("BOOT_IMAGE=",),
+        FRONT + r"BOOT_IMAGE=[^\n]{1,4000}$",
+        "the kernel's command line",
+        "host-messages",
+        "proc(5), /proc/cmdline; GRUB",
+        tool="cat /proc/cmdline",
+    ),
 )

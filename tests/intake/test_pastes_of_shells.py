@@ -217,3 +217,20 @@ def test_the_lowest_frequency_is_a_warning_where_the_driver_does_not_choose(
     assert [line.partition("@")[0] for line in sick] == (
         ["warn host.governor"] if (name, driver) == ("powersave", "acpi-cpufreq") else []
     )
+
+
+@pytest.mark.parametrize("front", ["$ cat /proc/cmdline\n", ""])
+@pytest.mark.parametrize(
+    ("parameters", "sick"),
+    [
+        ("ro intel_iommu=on console=tty0", True),
+        ("ro amd_iommu=on", True),
+        ("ro intel_iommu=on iommu=pt", False),
+        ("ro intel_iommu=off", False),
+        ("ro amd_iommu=on iommu.passthrough=1", False),
+        ("ro quiet splash", False),
+    ],
+)
+def test_an_iommu_that_was_switched_on_to_translate_is_a_warning(front: str, parameters: str, sick: bool):
+    entries = alarms(f"{front}BOOT_IMAGE=/boot/vmlinuz-5.15.0-122-generic root=/dev/md0 {parameters}\n")
+    assert len(entries) == sick

@@ -20,6 +20,7 @@ device_plugin_log = pasted(DEVICE_PLUGIN, "The log of NVIDIA's device plugin for
 host_messages = pasted(HOST, "Lists of mounts, and why a write or a kernel module was refused.")
 _of_plugin = partial(make_verdict, DEVICE_PLUGIN, "device plugin")
 _of_modprobe = partial(make_verdict, HOST, "modprobe")
+_of_kernel = partial(make_verdict, HOST, "kernel parameters")
 _of_mounts = partial(make_verdict, HOST, "mounts")
 
 _XID = regex(
@@ -56,8 +57,9 @@ _KEY = regex(r"Key (?:was rejected|has been rejected|has expired)|Required key n
 
 
 def host(output: str) -> Iterator[Verdict]:
-    """What is said of modules and of mounts."""
+    """What is said of modules, of the kernel's parameters and of mounts."""
     yield from _modules(output)
+    yield from _parameters(output)
     yield from _mounts(output)
 
 
@@ -75,6 +77,23 @@ def _modules(output: str) -> Iterator[Verdict]:
             continue
         optional = module.replace("-", "_") in ("nvidia_peermem", "nvidia_fs")
         yield _of_modprobe("warn" if optional else "fail", words, f"module:{module}", match[0])
+
+
+_COMMAND_LINE = regex(r"^[^\n]{0,80}?BOOT_IMAGE=[^\n]{1,4000}$", 8)
+_TRANSLATES = regex(r"\b(?:intel|amd)_iommu=on\b")
+_PASSES = regex(r"\biommu=(?:pt|off)\b|\biommu\.passthrough=1\b|\b(?:intel|amd)_iommu=off\b")
+
+
+def _parameters(output: str) -> Iterator[Verdict]:
+    """An IOMMU that was switched on and translates what GPUs and adapters send (NCCL, troubleshooting)."""
+    for line in {match[0]: match for match in _COMMAND_LINE.finditer(output)}.values():
+        switched = _TRANSLATES.search(line[0])
+        if switched and not _PASSES.search(line[0]):
+            words = f"{switched[0]} without iommu=pt: transfers between GPUs and NICs go through the CPU"
+            yield _of_kernel("warn", words, "parameter:iommu", switched[0])
+        else:
+            words = "the IOMMU is passed through or off" if _PASSES.search(line[0]) else "none of the IOMMU"
+            yield _of_kernel("note", words, "parameter:iommu")
 
 
 _OPTIONS = r"(?P<{0}>r[ow](?:,[\w.=:/@%+-]{{1,200}}){{0,40}})"
