@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 
 from nodedoctor.intake.job_lines import is_of_job
@@ -98,6 +99,7 @@ _CLIENT = regex(
 """What the clients of docker and of Kubernetes say whose server does not let them, whatever was asked."""
 
 
+@lru_cache(maxsize=64)
 def programs(command: str) -> list[str]:
     """The names of the programs in what was typed, the first at first."""
     return [words[0] for part in _PARTS.split(command) if (words := _words(part))]
@@ -113,6 +115,7 @@ def _words(part: str) -> list[str]:
     return [words[0].rpartition("/")[2], *words[1:]] if words else []
 
 
+@lru_cache(maxsize=64)
 def asks_machine(command: str) -> bool:
     """Whether what was typed asks for the state of the machine, and starts or shows no job."""
     words = _words(_PARTS.split(command)[0])
@@ -147,15 +150,17 @@ def remote_host(command: str) -> str:
     return names[0] if len(names) == 1 and _ONE_NODE.fullmatch(names[0]) else ""
 
 
+LONGEST_REFUSAL = 400
+"""Characters of a line in which a program says that it was refused; ours."""
+
+
 def is_refusal(line: str, command: str) -> bool:
     """Whether a line is what the program that was typed says in place of an output: `ls: cannot access`."""
-    if not command or _STATE.search(line):
+    name, colon, _ = line[:LONGEST_REFUSAL].partition(": ")
+    if not command or len(line) > LONGEST_REFUSAL:
         return False
-    name, colon, _ = line.partition(": ")
     if colon and name in _AROUND:
-        return True
-    if colon and name in programs(command) and not _LAUNCHES.fullmatch(name):
-        return True
-    if _CLIENT.match(line):
-        return True
-    return asks_machine(command) and _REFUSAL.search(line) is not None and not is_of_job(line)
+        return not _STATE.search(line)
+    own = colon and name in programs(command) and not _LAUNCHES.fullmatch(name)
+    refused = asks_machine(command) and _REFUSAL.search(line) is not None and not is_of_job(line)
+    return bool(own or refused or _CLIENT.match(line)) and not _STATE.search(line)

@@ -51,6 +51,10 @@ class Sorted:
     shows_job: bool
 
 
+LONGEST_ANSWER = 5000
+"""Lines from which a block is a log, whatever it says: to look for a job in each takes seconds. Ours."""
+
+
 def is_of_job(line: str) -> bool:
     """Whether a line shows by itself that a job printed it, or what watches one."""
     return _SHOWS_JOB.search(line) is not None
@@ -66,7 +70,11 @@ def sort_lines(rest: Sequence[tuple[int, str]], prompts: Sequence[tuple[int, boo
     for number, line in rest:
         blocks.setdefault(bisect_right(starts, number) - 1, []).append((number, line))
     questions = {block for block in blocks if block >= 0 and prompts[block][1]}
-    shows = {block for block, lines in blocks.items() if any(is_of_job(line) for _, line in lines)}
+    shows = {
+        block
+        for block, lines in blocks.items()
+        if len(lines) > LONGEST_ANSWER or any(is_of_job(line) for _, line in lines)
+    }
     mine = blocks.keys() - questions | shows
     entries = {
         is_mine: tuple(sorted(entry for block in chosen for entry in blocks[block]))
