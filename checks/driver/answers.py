@@ -67,7 +67,7 @@ _SLOW = Fix(
     "Driver response",
     tags={"fast"},
     without=(Container,),
-    explained_by=("driver.module-userspace", "driver.modules"),
+    explained_by=("driver.module-userspace", "driver.modules", "tools.verdicts@module:nvidia"),
     speaks_for=(
         "nvml",
         "nvml-growth",

@@ -1,5 +1,6 @@
 """Is there room on this node: memory, and file systems that answer, can be written and are not full?"""
 
+import math
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
@@ -41,6 +42,7 @@ def memory(limits: Limits, processes: Processes | None) -> Iterator[Finding]:
     """
     if limits.memory is None:
         yield Finding.unknown("not-visible-here", "/proc/meminfo could not be read", subject="host")
+        yield from _judge_group(limits, ray=False)
         return
     ray = processes is not None and processes.ray
     yield _judge_host(limits.memory, ray)
@@ -68,7 +70,7 @@ def _judge_host(memory: Memory, ray: bool) -> Finding:
 
 def _judge_group(limits: Limits, ray: bool) -> Iterator[Finding]:
     """The control group's limit, where there is one below the host's memory."""
-    group, total = limits.cgroup, limits.memory.total_gib if limits.memory else 0.0
+    group, total = limits.cgroup, limits.memory.total_gib if limits.memory else math.inf
     if group.memory_max_gib is not None and group.memory_max_gib < total:
         if group.memory_used_gib is None:
             yield Finding.unknown("denied", "memory use of our cgroup could not be read", subject="cgroup")

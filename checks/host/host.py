@@ -110,13 +110,19 @@ def _in_driver(process: Process) -> bool:
     return bool(process.nvidia) or (process.wchan or "").startswith(("nv_", "nvidia", "uvm_", "os_acquire"))
 
 
+_CHOOSES = ("intel_pstate", "amd-pstate-epp")
+"""Drivers whose `powersave` still follows the load; with all others it is the lowest frequency (linux,
+Documentation/admin-guide/pm/cpufreq.rst and intel_pstate.rst)."""
+
+
 @check("host.governor", "CPU frequency governor", tags={"fast"}, without=(Machine,), stage="preview")
 def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
     """The frequency governor of each CPU.
 
     Why: on some machines a slow governor delays kernel launches; with intel_pstate, powersave is fine.
     Fix disturbs: nothing.
-    Judges: A note when the frequency governor of processors is not performance.
+    Judges: WARN for powersave with a driver that then keeps the lowest frequency, a note for any other one
+    than performance.
     Fix: Set it with `cpupower frequency-set -g performance`.
     Threshold: facebookresearch/gcm, check_processor.py.
     False positives: Virtual machines and drivers that choose the frequency themselves show no governor.
@@ -141,10 +147,14 @@ def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
         "nothing",
         "nodedoctor host.governor",
     )
-    normal = (
-        " (normal with this driver)" if host.frequency_driver in ("intel_pstate", "amd-pstate-epp") else ""
+    own_choice = host.frequency_driver in _CHOOSES
+    if host.frequency_driver and not own_choice and "powersave" in host.governors:
+        summary = f"{governors}: {host.frequency_driver} then keeps the lowest frequency"
+        yield Finding.warn(summary, evidence=evidence, fix=fix)
+        return
+    yield Finding.info(
+        f"{governors}{' (normal with this driver)' if own_choice else ''}", evidence=evidence, fix=fix
     )
-    yield Finding.info(f"{governors}{normal}", evidence=evidence, fix=fix)
 
 
 @check("host.hugepages", "Huge page reservation", tags={"fast"})

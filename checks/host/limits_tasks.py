@@ -23,6 +23,8 @@ _NEARLY = 0.9
 _CPUS_PER_GPU = 2
 """A rank has its Python thread and NCCL's proxy; with fewer processors they take turns."""
 _MANY_CPUS = 256
+_PERIODS, _THROTTLED = 1000, 0.5
+"""Periods of a CPU quota, each of 0.1 s, and the share of them in which it was used up; ours."""
 
 
 @check("limits.processes", "Process and thread limits", tags={"fast"}, without=(Machine,))
@@ -162,12 +164,14 @@ def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[
 
     Why: ranks that share a CPU take turns; the slowest one sets the pace, or looks hung.
     Fix disturbs: the container or job (it must be restarted).
-    Judges: WARN when a control group has fewer than two processors for each GPU.
+    Judges: WARN when a control group has fewer than two processors for each GPU, or its quota was used up in
+    half of its periods.
     Fix: Ask the scheduler for more processors per GPU.
-    Threshold: Two per GPU is our threshold: a rank has its Python thread and NCCL's proxy.
+    Threshold: Two per GPU is our threshold: a rank has its Python thread and NCCL's proxy; so is the half.
     False positives: Inference jobs that need fewer.
     """
     group, online = limits.cgroup, machine.cpus if machine else None
+    yield from _judge_throttling(group)
     own = len(cpu_list(group.cpus)) if group.cpus else online
     allowed = min((n for n in (group.cpu_cores, own) if n), default=None)
     if allowed is None:
@@ -194,6 +198,26 @@ def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[
         )
     else:
         yield Finding.ok(f"{processors} for {count_with_noun(count, 'GPU')}", evidence=evidence)
+
+
+def _judge_throttling(group: Cgroup) -> Iterator[Finding]:
+    """How many of the quota's periods ended with processes that waited for the next one."""
+    periods, throttled = group.cpu_periods or 0, group.cpu_throttled or 0
+    if periods >= _PERIODS and throttled >= _THROTTLED * periods:
+        cores = f" of {group.cpu_cores:g} processors" if group.cpu_cores else ""
+        fix = Fix(
+            "Request more CPUs: the pod's resources.limits.cpu, docker run's --cpus, srun's --cpus-per-gpu.",
+            (look("cat /sys/fs/cgroup/cpu.max /sys/fs/cgroup/cpu.stat"),),
+            "config",
+            "the job",
+            "nodedoctor limits.cpu",
+        )
+        yield Finding.warn(
+            f"the CPU quota{cores} was used up in {throttled / periods:.0%} of {periods} periods",
+            subject="cgroup:throttled",
+            evidence=group.said("cpu_throttled", "cpu_cores"),
+            fix=fix,
+        )
 
 
 @check("limits.removeipc", "logind RemoveIPC", tags={"fast"}, without=(Container,))

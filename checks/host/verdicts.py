@@ -7,7 +7,7 @@ from nodedoctor.facts.verdicts import fabric_log
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.facts.verdicts.verdicts import OtherTools
 from nodedoctor.model import Evidence, Finding, Fix, Step
-from nodedoctor.steps import last_resort, look
+from nodedoctor.steps import last_resort, look, repair
 
 _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "dcgm-health": (look("dcgmi health -c"), look("nodedoctor gpu")),
@@ -30,6 +30,8 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "chronyc-sources": (look("chronyc tracking"), look("nodedoctor net.clock")),
     "edac": (look("nodedoctor kernel.memory"), look("sudo dmidecode -t memory")),
     "nvidia-smi-dmon": (look("nvidia-smi -q -d PERFORMANCE,POWER,CLOCK"), look("nodedoctor gpu")),
+    "device-plugin": (look("nvidia-smi -q -d ECC,ROW_REMAPPER"), look("nodedoctor gpu kernel")),
+    "host-messages": (look("sudo dmesg | grep -iE 'remount|I/O error|EXT4-fs|nvme' | tail -20"),),
 }
 
 
@@ -96,9 +98,37 @@ _OTHER_VERSION = Fix(
 )
 
 
+_MODULE = Fix(
+    "Build the module for the kernel that runs, or boot the one that it was built for; where Secure Boot "
+    "is on, sign it with a key that mokutil has enrolled.",
+    (
+        look("dkms status"),
+        look("uname -r"),
+        look("mokutil --sb-state"),
+        repair("sudo dkms autoinstall", when="dkms has no module for this kernel"),
+    ),
+    "config",
+    "nothing: no program can use the GPUs until then",
+    "nodedoctor driver",
+)
+
+
+_PASS_THROUGH = Fix(
+    "On bare metal boot with iommu=pt added to the kernel's command line.",
+    (look("nodedoctor pcie.iommu"), look("systemd-detect-virt")),
+    "config",
+    "every job on this node (reboot)",
+    "nodedoctor pcie.iommu",
+)
+
+
 def _verdict_fix(verdict: Verdict) -> Fix:
     if verdict.subject == fabric_log.OTHER_VERSION:
         return _OTHER_VERSION
+    if verdict.subject.startswith("module:"):
+        return _MODULE
+    if verdict.subject == "parameter:iommu":
+        return _PASS_THROUGH
     return Fix(
         f"Run nodedoctor on the node, and compare what it and {verdict.tool} say of the same device.",
         _LOOKS.get(verdict.probe, ()),

@@ -50,6 +50,7 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Processes:|GPU +GI|\s{4}"
         r"|WARNING: infoROM is corrupted",
         first=True,
+        needs=r"^[^|\n]{0,40}\|[ \t]{1,6}\d{1,3}[ \t]{1,6}\S|Unable to determine|No devices",
     ),
     by_head(
         (
@@ -108,20 +109,17 @@ SHAPES: tuple[Shape, ...] = (
     ),
     by_head(
         (
-            "Remapped Rows",
-            "ECC Errors",
-            "ECC Mode",
-            "Event Reasons",
-            "Throttle Reasons",
-            "Retired Pages",
-            "Fabric",
+            *("Remapped Rows", "ECC Errors", "ECC Mode", "Event Reasons", "Throttle Reasons"),
+            *("Retired Pages", "Fabric"),
         ),
         r"(?:Remapped Rows|ECC Errors|ECC Mode|Clocks (?:Event|Throttle) Reasons|Retired Pages|Fabric)"
-        r"[ \t]{0,60}\n[^\n]{0,160}?(?:[A-Z][\w ()-]{1,50}[ \t]{1,60}: |Volatile|Aggregate|Single Bit)",
+        r"[ \t]{0,60}\n"
+        r"[^\n]{0,160}?(?:[A-Z][\w ()-]{1,50}[ \t]{1,60}: |Volatile|Aggregate|Single Bit)",
         "a part of nvidia-smi -q",
         "nvidia-smi-q",
         NVIDIA_SMI,
         tool="nvidia-smi -q",
+        body=rf"{KEY_VALUE}|--$",
         joins=True,
     ),
     by_head(
@@ -333,6 +331,17 @@ SHAPES: tuple[Shape, ...] = (
         "systemd 237 to 258, src/systemctl/systemctl-show.c",
         tool="systemctl status nvidia-fabricmanager",
         joins=True,
+    ),
+    by_lines(
+        (".service",),
+        FRONT
+        + r"[^\w\s]?[ \t]{0,4}[\w@:.-]{1,80}\.service[ \t]{1,80}(?:loaded|not-found|masked|error)[ \t]{1,12}"
+        r"(?:active|inactive|failed|activating|deactivating)[ \t]{1,12}[a-z][\w-]{2,20}"
+        r"(?:[ \t][^\n]{0,200})?$",
+        "systemctl list-units",
+        "services",
+        "systemd 237 to 258, src/systemctl/systemctl-list-units.c",
+        tool="systemctl list-units --all",
     ),
     by_head(
         "mtu ",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nodedoctor.facts.driver.driver import RIVALS
+from nodedoctor.intake.answers import governors, group_files, own_group, unit_states
 from nodedoctor.intake.split import Piece
 
 _LINK = re.compile(
@@ -32,6 +33,12 @@ _OFFSET = re.compile(
 """How far `chronyc tracking` says that the clock is from NTP time."""
 _COUNT = re.compile(r"^[ \t]{1,20}([\w.\[\]-][\w.\[\] -]{0,80}): (-?\d{1,20})[ \t]{0,20}$", re.M)
 _UNIT = re.compile(r"^\W{0,2}([\w@.-]{1,80}\.service)\b[^\n]{0,300}\n((?:[ \t][^\n]{0,500}\n){0,80})", re.M)
+_UNIT_ROW = re.compile(
+    r"^[^\w\n]{0,6}(?P<unit>[\w@:.-]{1,80}\.service)[ \t]{1,80}(?P<load>[a-z-]{3,12})[ \t]{1,12}"
+    r"(?P<active>[a-z]{6,12})[ \t]{1,12}(?P<sub>[a-z][\w-]{2,20})\b",
+    re.M,
+)
+"""A row of `systemctl list-units`."""
 _LOADED = re.compile(r"Loaded: ([\w-]+)(?: \([^;\n)]*(?:; ([\w-]+))?)?")
 _ACTIVE = re.compile(r"Active: ([\w-]+)(?: \(([\w-]+)\))?(?: \(Result: ([\w-]+)\))?")
 _FLAGS = {"UP": 0x1, "BROADCAST": 0x2, "LOOPBACK": 0x8, "POINTOPOINT": 0x10, "RUNNING": 0x40, "NOARP": 0x80,
@@ -88,9 +95,15 @@ def units(pieces: Sequence[Piece]) -> str:
     """`systemctl status` as `systemctl show` says it."""
     blocks = []
     for piece in pieces:
-        if "Loaded: " not in piece.text:
+        if (states := unit_states(piece)) is not None:
+            blocks += [states] if states else []
+        elif rows := [*_UNIT_ROW.finditer(piece.text)]:
+            blocks += [
+                f"Id={row['unit']}\nLoadState={row['load']}\nActiveState={row['active']}\nSubState={row['sub']}"
+                for row in rows
+            ]
+        elif "Loaded: " not in piece.text:
             blocks.append(piece.text.strip())
-            continue
         for unit in _UNIT.finditer(piece.text):
             loaded, active = _LOADED.search(unit[2]), _ACTIVE.search(unit[2])
             if loaded and active:
@@ -103,7 +116,7 @@ def units(pieces: Sequence[Piece]) -> str:
                     "Result": active[3],
                 }
                 blocks.append("\n".join(f"{key}={value or ''}" for key, value in fields.items()))
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(blocks) + "\n" if blocks else ""
 
 
 _MODULE = re.compile(r"^(\w{1,60}) {1,60}(\d{1,12}) {1,12}(\d{1,6})(?: ([\w,]{1,2000}))?\s*$", re.M)
@@ -217,6 +230,29 @@ def bandwidths(pieces: Sequence[Piece]) -> str:
 _DF_HEAD = re.compile(r"^Filesystem {1,200}(?:Type {1,20})?(Size|1K-blocks|1M-blocks|Inodes) ", re.M)
 _COLUMNS = {"Inodes": ("inodes", "inodes_used", "inodes_free")}
 """What the three numbers of a line are where they are no bytes: `df -i`."""
+_TYPED = re.compile(r"^[ \t]{0,40}(?:\$ |\+ )(?=\w{1,60}=)", re.M)
+_WORD = re.compile(r"(?:[^\s'\"]|'[^'\n]{0,2000}'|\"[^\"\n]{0,2000}\"){1,4000}")
+_ASSIGNED = re.compile(r"\w{1,60}=[^\n]*")
+
+
+def variables(pieces: Sequence[Piece]) -> str:
+    """Variables as env(1) prints them: what was typed in front of a program ends at a blank."""
+    return "".join(_split_line(line) for piece in pieces for line in piece.text.splitlines(keepends=True))
+
+
+def _split_line(line: str) -> str:
+    """A line of env(1), or one for each assignment in front of a program."""
+    typed = _TYPED.match(line)
+    if typed is None:
+        return line
+    rows = []
+    for word in _WORD.findall(line[typed.end() :]):
+        if not _ASSIGNED.fullmatch(word):
+            break
+        rows.append(f"{word}\n")
+    return "".join(rows)
+
+
 _DF_ROW = re.compile(
     r"^(\S{1,400}) {1,200}(?:[a-z][\w.]{1,20} {1,20})?(\S{1,20}) {1,20}(\S{1,20}) {1,20}(\S{1,20}) {1,20}"
     r"\d{1,3}% {1,20}(/\S{0,400})$",
@@ -235,18 +271,21 @@ SHM = "/dev/shm"
 
 
 def own_limits(pieces: Sequence[Piece]) -> str:
-    """`ulimit -a` and the line of `df` about /dev/shm as the probe of limits lays them out."""
+    """`ulimit -a`, the line of `df` about /dev/shm and files of a control group as the probe has them."""
     lines = []
     space: dict[str, dict[str, int]] = {}
+    files: dict[str, str] = {}
     for piece in pieces:
+        files |= group_files(piece)
         for value in _ULIMIT.findall(piece.text):
             number = value if value == "unlimited" else str(int(value) * 1024)
             lines.append(f"{'Max locked memory':<25} {number:<20} {number:<20} bytes\n")
         shared = (sizes for path, _, sizes in _mounted(piece) if path == SHM and "size_bytes" in sizes)
         space.update((SHM, sizes) for sizes in shared)
-    if not (lines or space):
+    if not (lines or space or files):
         return ""
-    files = {"/proc/self/limits": "".join(lines)} if lines else {}
+    files |= {"/proc/self/limits": "".join(lines)} if lines else {}
+    files |= own_group(files)
     return json.dumps({"files": files, "statvfs": space})
 
 
@@ -282,7 +321,15 @@ def _number_of_bytes(text: str, unit: int) -> int | None:
     return int(float(match[1]) * (1024 ** " KMGTPE".index(match[2]) if match[2] else unit))
 
 
+def processors(pieces: Sequence[Piece]) -> str:
+    """Governors and driver of the processors' frequency as the probe of the host reads their files."""
+    files = {path: text for piece in pieces for path, text in governors(piece).items()}
+    return json.dumps({"files": files}) if files else ""
+
+
 CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
+    "env": variables,
+    "host": processors,
     "driver-files": loaded_modules,
     "net": interfaces,
     "nvidia-smi-nvlink": link_states,

@@ -194,5 +194,14 @@ HOST_SHAPES: tuple[Shape, ...] = (
         "ipmitool 1.8, lib/ipmi_sdr.c, ipmi_sensor.c, ipmi_sel.c",
         tool="sudo ipmitool sdr elist",
     ),
+    by_head(
+        "analyzing CPU ",
+        r"analyzing CPU \d{1,5}:",
+        "cpupower frequency-info",
+        "host",
+        "linux, tools/power/cpupower/utils/cpufreq-info.c",
+        body=r"\s+\S|analyzing CPU ",
+        joins=True,
+    ),
     ULIMIT,
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
 from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, ignore_path, units
+from nodedoctor.intake.job_lines import sort_lines
 from nodedoctor.intake.long_texts import kernel_log_in, outputs_in
 from nodedoctor.intake.outputs import NodeOutput, readable, snapshot_of
 from nodedoctor.intake.split import Parts, split
@@ -33,6 +34,8 @@ LOOKED_AT = 1 << 20
 """Characters of a text in which there must be an output, for others to be looked for behind them; ours."""
 _NO_REASON = "undetermined/other"
 """The verdict of triage on lines about a failure that say no reason."""
+_ANY_TEXT = ("undetermined/", "none/", "user_code_exception/", "network_socket_interface/unreachable")
+"""Verdicts on numbers that go up, and on errors of any program: of a job only where a line shows one."""
 QUOTED = 160
 """Characters of a line that was not recognised; ours."""
 
@@ -83,7 +86,7 @@ class Reading:
 
 class _Pile:
     """What was found, before it is judged. `logs` are texts with lines of no output, and whether they hold
-    outputs besides."""
+    outputs besides; `shows_job`: whether a line in one of them shows a job by itself."""
 
     def __init__(self) -> None:
         self.outputs: list[NodeOutput] = []
@@ -91,6 +94,7 @@ class _Pile:
         self.reports: list[Unit] = []
         self.jobs: list[Unit] = []
         self.logs: list[tuple[Unit, list[tuple[int, str]], bool]] = []
+        self.shows_job = False
         self.groups: set[str] = set()
 
 
@@ -129,6 +133,7 @@ def read(
         else:
             reading.notes.append(f"{unit.name}: a damaged report")
     _judge_job(pile, reading)
+    reading.unrecognised.sort(key=lambda item: (item.name, item.line))
     _judge_fleet(reading)
     return reading
 
@@ -168,14 +173,21 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
         output = replace(piece, host=piece.host or unit.host, line=line, is_cut=unit.is_cut)
         pile.outputs.append(NodeOutput(output, unit.name, unit.node or unit.group))
     if not unit.quiet:
-        _add_unrecognised(unit, parts.asides, reading)
+        _note_refusals(unit, parts.asides, reading)
     if f"/{SOS}/" in unit.name:
         pile.groups.add(unit.group)
     if unit.quiet:
         if not parts.pieces:
             _add_unrecognised(unit, parts.rest, reading)
+    elif parts.rest and len(unit.text) > LOOKED_AT and not parts.pieces:
+        pile.logs.append((unit, list(parts.rest), False))
+        pile.shows_job = True
     elif parts.rest:
-        pile.logs.append((unit, list(parts.rest), bool(parts.pieces)))
+        lines = sort_lines(parts.rest, parts.prompts)
+        _add_line_runs(unit, lines.others, reading)
+        if lines.mine:
+            pile.logs.append((unit, list(lines.mine), bool(parts.pieces or parts.asides or lines.others)))
+            pile.shows_job |= lines.shows_job
     return size
 
 
@@ -197,6 +209,17 @@ def _add_unrecognised(unit: Unit, rest: Sequence[tuple[int, str]], reading: Read
         line, first = rest[0]
         room = Unrecognised(unit.name, line + unit.line - 1, len(rest), first[:QUOTED])
         reading.unrecognised.append(room)
+
+
+def _add_line_runs(unit: Unit, rest: Iterable[tuple[int, str]], reading: Reading) -> None:
+    for line, lines, first in _line_runs(rest):
+        reading.unrecognised.append(Unrecognised(unit.name, line, lines, first[:QUOTED]))
+
+
+def _note_refusals(unit: Unit, asides: Iterable[tuple[int, str]], reading: Reading) -> None:
+    """What was asked for and is not shown, as the program that was refused says it."""
+    for line, text in asides:
+        reading.notes.append(f"{unit.name}, line {line + unit.line - 1}: not shown: {text.strip()[:QUOTED]}")
 
 
 def _close_bundles(pile: _Pile, reading: Reading) -> None:
@@ -283,13 +306,14 @@ def _judge_job(pile: _Pile, reading: Reading) -> None:
         if is_job and (not mixed or _has_name(verdict, unit.name)):
             reading.recognised.append(Recognised(unit.name, rest[0][0], "a job's log", "", len(rest)))
         else:
-            for line, lines, first in _line_runs(rest):
-                reading.unrecognised.append(Unrecognised(unit.name, line, lines, first[:QUOTED]))
+            _add_line_runs(unit, rest, reading)
 
 
 def _says_nothing(verdict: Json, pile: _Pile) -> bool:
     """Whether nothing is of a job: words around outputs may speak of a failure without being a log."""
     if verdict.get("outcome") == "nothing":
+        return True
+    if not (pile.shows_job or pile.jobs) and str(verdict.get("kind")).startswith(_ANY_TEXT):
         return True
     only_words = all(mixed for _, _, mixed in pile.logs)
     knows = any(verdict.get(key) for key in ("timeline", "ranks", "incidents", "alternatives"))

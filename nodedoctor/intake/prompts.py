@@ -1,4 +1,4 @@
-"""Prompts of shells in a paste: whose they are, what was typed, and errors of the program itself."""
+"""Prompts of shells in a paste: whose they are, and what was typed."""
 
 from __future__ import annotations
 
@@ -36,13 +36,6 @@ _ANY_COMMAND = re.compile(
     r"(?:\w{1,40}=\S{1,200} ){0,8}(?:[a-z][\w.+-]{0,60}|[.~]{0,2}/[\w./+-]{1,200})(?: |$)"
 )
 """Behind a dollar any word is a command: no output has lines that begin with one."""
-_PROGRAM = re.compile(r"(?:sudo |\w+=\S+ )*(?:\S*/)?([\w.+-]{1,40})")
-_LOOKS = frozenset((
-    "ls", "cat", "head", "tail", "grep", "egrep", "zgrep", "less", "more", "stat", "find", "wc", "readlink",
-    "lsof", "fuser", "modinfo", "modprobe", "sysctl",
-))  # fmt: skip
-"""Programs that people look around with: what these say of themselves is of no job."""
-_SHELLS = ("bash", "-bash", "sh", "zsh")
 _QUERY = re.compile(r"--query-gpu[= ]['\"]?([a-z][\w.,]{1,4000})")
 
 
@@ -100,12 +93,3 @@ _MODULE_ROW = re.compile(r"\w{1,60} {1,60}\d{4,12} {1,12}\d{1,6}(?: [\w,]{1,2000
 def is_module_row(line: str, command: str) -> bool:
     """Whether a line is of `lsmod`, whose heading grep took away."""
     return command.startswith("lsmod") and _MODULE_ROW.fullmatch(line) is not None
-
-
-def is_command_error(line: str, command: str) -> bool:
-    """Whether a line is what the program that was typed says in place of an output: `ls: cannot access`."""
-    name, colon, _ = line.partition(": ")
-    program = _PROGRAM.match(command)
-    if not colon or program is None:
-        return False
-    return name in _SHELLS or (name == program[1] and name in _LOOKS)

@@ -48,12 +48,12 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "kernel": ("kernel-log",),
     "cluster": (
         *("slurm-node", "sinfo", "sinfo-reasons", "kubernetes-node", "kubernetes-nodes", "kubernetes-pod"),
-        *("nvcre-report", "ray-status"),
+        *("nvcre-report", "ray-status", "device-plugin"),
     ),
     "services": ("services", "fabric-manager-log"),
     "network": ("net", "ethtool", "chronyc-sources"),
     "stack": ("collect-env", "pip-list"),
-    "host": ("disk", "limits", "numactl", "edac", "ipmitool"),
+    "host": ("disk", "limits", "numactl", "edac", "ipmitool", "host", "host-messages"),
     "job": ("env", "nccl-inspector"),
     "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf", "p2p-bandwidth"),
 }

@@ -12,11 +12,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.intake.all_shapes import QUERY, SHAPES
+from nodedoctor.intake.answers import answer_shape
+from nodedoctor.intake.commands import asks_machine, is_refusal, remote_host
 from nodedoctor.intake.file_names import Headings
 from nodedoctor.intake.host_shapes import LSMOD, ULIMIT
 from nodedoctor.intake.prompts import (
+    Prompt,
     bare_query_columns,
-    is_command_error,
     is_module_row,
     limit_line,
     match_prompt,
@@ -80,7 +82,9 @@ class Parts:
     pieces: tuple[Piece, ...] = ()
     rest: tuple[tuple[int, str], ...] = ()
     asides: tuple[tuple[int, str], ...] = ()
-    """Errors of a program that somebody looked around with, in place of its output: of no job."""
+    """What programs said that were typed and refused, in place of an output: of no job."""
+    prompts: tuple[tuple[int, bool], ...] = ()
+    """The lines of prompts, and whether what was typed there asks the machine."""
 
 
 @record
@@ -114,7 +118,7 @@ def split(text: str, host: str = "") -> Parts:
     for number, line in enumerate(lines):
         walk.take(number, line, heads.get(number))
     walk.close()
-    return Parts(tuple(walk.pieces), tuple(walk.rest), tuple(walk.asides))
+    return Parts(tuple(walk.pieces), tuple(walk.rest), tuple(walk.asides), tuple(walk.prompts))
 
 
 def _split_joined(rows: list[tuple[int, str]], host: str) -> Parts:
@@ -176,13 +180,15 @@ def _by_label(lines: list[str], labels: set[str]) -> Parts:
     pieces: list[Piece] = []
     rest: list[tuple[int, str]] = []
     asides: list[tuple[int, str]] = []
+    prompts: list[tuple[int, bool]] = []
     for name, stream in streams.items():
         numbers = [number + 1 for number, _ in stream]
         parts = _renumber(split("\n".join(line for _, line in stream), name or "-"), numbers)
         pieces += [replace(piece, host=piece.host if name else "") for piece in parts.pieces]
         rest += parts.rest
         asides += parts.asides
-    return Parts(tuple(pieces), tuple(sorted(rest)), tuple(sorted(asides)))
+        prompts += parts.prompts
+    return Parts(tuple(pieces), tuple(sorted(rest)), tuple(sorted(asides)), tuple(sorted(prompts)))
 
 
 def _renumber(parts: Parts, numbers: list[int]) -> Parts:
@@ -191,6 +197,7 @@ def _renumber(parts: Parts, numbers: list[int]) -> Parts:
         tuple(replace(piece, line=numbers[piece.line - 1]) for piece in parts.pieces),
         tuple((numbers[number - 1], line) for number, line in parts.rest),
         tuple((numbers[number - 1], line) for number, line in parts.asides),
+        tuple((numbers[number - 1], asks) for number, asks in parts.prompts),
     )
 
 
@@ -279,7 +286,9 @@ class _Walk:
         self.pieces: list[Piece] = []
         self.rest: list[tuple[int, str]] = []
         self.asides: list[tuple[int, str]] = []
+        self.prompts: list[tuple[int, bool]] = []
         self._host = "" if host == "-" else host
+        self._remote = ""
         self._command = ""
         self._columns: tuple[str, ...] = ()
         self._shape: Shape | None = None
@@ -294,24 +303,26 @@ class _Walk:
         if _FENCE.match(line):
             self.close()
         elif head is not None and head.shape.each_line:
+            if head.shape.probe == "env" and (prompt := match_prompt(line)):
+                self._begin_command(number, line, prompt)
             self._add_alone(number, line, head.shape)
         elif head is not None:
             self._begin_or_add(number, line, head)
         elif prompt := match_prompt(line):
-            self.close()
-            self._host = prompt.host or self._host
-            self._command = prompt.command
-            self._columns = bare_query_columns(line)
+            self._begin_command(number, line, prompt)
         elif (heading := self._headings.node_of(line, self._command))[0]:
             self._begin_node(number, *heading)
         elif self._shape is not None and _ends(self._shape, line):
             self.close()
-            self.rest.append((number + 1, line))
+            self._leave(number, line)
         elif self._shape is not None:
             self._add_line(number, line)
         elif self._columns and line.count(", ") == len(self._columns) - 1:
             self._begin_piece(number, QUERY)
             self._lines += [", ".join(self._columns), line]
+        elif shape := answer_shape(line, self._command):
+            self._begin_piece(number, shape)
+            self._append_line(line)
         elif answer := limit_line(line, self._command):
             self._begin_piece(number, ULIMIT)
             self._lines.append(answer)
@@ -319,16 +330,27 @@ class _Walk:
         elif is_module_row(line, self._command):
             self._begin_piece(number, LSMOD)
             self._append_line(line)
-        elif is_command_error(line, self._command):
-            self.asides.append((number + 1, line))
         elif line.strip(" \t>|"):
             self._columns = bare_query_columns(line) or self._columns
-            self.rest.append((number + 1, line))
+            self._leave(number, line)
+
+    def _begin_command(self, number: int, line: str, prompt: Prompt) -> None:
+        """What follows is what a program printed that was typed here."""
+        self.close()
+        self._host = prompt.host or self._host
+        self._remote = remote_host(prompt.command)
+        self._command = prompt.command
+        self.prompts.append((number + 1, asks_machine(prompt.command)))
+        self._columns = bare_query_columns(line)
+
+    def _leave(self, number: int, line: str) -> None:
+        """Put a line aside that is of no output."""
+        (self.asides if is_refusal(line, self._command) else self.rest).append((number + 1, line))
 
     def _begin_node(self, number: int, host: str, lines: int) -> None:
         """What follows is of the node that these lines name."""
         self.close()
-        self._host, self._command = host, ""
+        self._host, self._remote, self._command = host, "", ""
         while self.rest and self.rest[-1][0] > number + 1 - lines:
             self.rest.pop()
 
@@ -336,9 +358,12 @@ class _Walk:
         """End the output under way."""
         if self._shape is not None:
             text = "\n".join(self._lines).rstrip("\n") + "\n"
-            host = self._named or self._host
+            own = "" if self._shape.probe in _OF_CLUSTERS else self._remote or self._host
+            host = self._named or own
             self.pieces.append(Piece(self._shape, text, self._first + 1, host, self._command))
-        self.rest += [(number + 1, line) for number, line in self._foreign if line.strip(" \t>|")]
+        for number, line in self._foreign:
+            if line.strip(" \t>|"):
+                self._leave(number, line)
         self._shape, self._lines, self._foreign, self._named = None, [], [], ""
 
     def _begin_or_add(self, number: int, line: str, head: _Head) -> None:
@@ -423,6 +448,15 @@ def _is_of(shape: Shape, line: str) -> bool:
     return bool(shape.body.match(line) or shape.body.match(line.lstrip()))
 
 
+_OF_CLUSTERS = (
+    "sinfo",
+    "sinfo-reasons",
+    "kubernetes-nodes",
+    "kubernetes-node",
+    "kubernetes-pod",
+    "ray-status",
+)
+"""Outputs about other nodes than the one at whose prompt they were asked for."""
 _MATRICES = ("nvidia-smi-topo", "nvidia-smi-topo-p2p")
 _HOLDS = {"env": ("collect-env",), "pip-list": ("collect-env", "pip-list"), "nvidia-smi-topo": _MATRICES}
 """Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

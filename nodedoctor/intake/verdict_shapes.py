@@ -275,4 +275,39 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         "NVIDIA/nccl 2.27 to 2.29, ext-profiler/inspector/inspector.cc",
         tool="NCCL_INSPECTOR_ENABLE=1 with the profiler plug-in",
     ),
+    by_lines(
+        ("XidCriticalError: Xid=", "device marked unhealthy: "),
+        r"^(?P<front>[^\n]{0,160}?)(?:XidCriticalError: Xid=\d|'[\w./-]{3,60}' device marked unhealthy: )"
+        r"[^\n]*$",
+        "the log of NVIDIA's device plugin",
+        "device-plugin",
+        "NVIDIA/k8s-device-plugin 0.9 to 0.17, internal/rm/health.go",
+        tool="kubectl logs -n gpu-operator -l app=nvidia-device-plugin-daemonset",
+    ),
+    by_lines(
+        ("modprobe: ",),
+        FRONT + r"modprobe: (?:ERROR|FATAL): (?:could not insert 'nvidia[\w-]{0,30}': (?:Key |Required key )"
+        r"|Module nvidia[\w/-]{0,30} not found in directory )[^\n]*$",
+        "why modprobe loads no module",
+        "host-messages",
+        "kmod 9 to 34, tools/modprobe.c",
+        tool="sudo modprobe nvidia",
+    ),
+    by_lines(
+        (" type ",),
+        FRONT + r"/dev/\S{1,200} on /\S{0,400} type \w{2,20} \(r[ow][,)][^\n]*$",
+        "the list of mounts",
+        "host-messages",
+        "util-linux 2.20 to 2.41, sys-utils/mount.c",
+        tool="mount",
+        body=r"[\w.-]{1,200} on /\S{0,400} type ",
+    ),
+    by_lines(
+        ("BOOT_IMAGE=",),
+        FRONT + r"BOOT_IMAGE=[^\n]{1,4000}$",
+        "the kernel's command line",
+        "host-messages",
+        "proc(5), /proc/cmdline; GRUB",
+        tool="cat /proc/cmdline",
+    ),
 )

@@ -327,6 +327,21 @@ VLLM = (
     "==============================\nVersions of relevant libraries\n==============================\n"
     "[pip3] nvidia-nccl-cu12==2.26.2\n[pip3] torch==2.7.0\n[pip3] triton==3.3.0\n"
 )
+DEVICE_PLUGIN = (
+    "I0311 03:22:40.918301       1 health.go:186] XidCriticalError: Xid=31 on Device="
+    "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c; marking device as unhealthy.\n"
+)
+CPUPOWER = (
+    "analyzing CPU 0:\n  driver: intel_pstate\n  CPUs which run at the same hardware frequency: 0\n"
+    "  hardware limits: 800 MHz - 3.80 GHz\n  available cpufreq governors: performance powersave\n"
+    "  current policy: frequency should be within 800 MHz and 3.80 GHz.\n"
+    '                  The governor "performance" may decide which speed to use\n'
+    "                  within this range.\n"
+)
+MOUNT = (
+    "/dev/sda2 on / type ext4 (rw,relatime,errors=remount-ro)\n"
+    "/dev/sr0 on /media/cdrom type iso9660 (ro,relatime)\n"
+)
 
 PASTES: dict[str, str] = {
     "nvidia-smi": smi_texts.table(smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0")),
@@ -380,6 +395,9 @@ PASTES: dict[str, str] = {
     "disk": DF,
     "driver-files": LSMOD,
     "limits": ULIMIT,
+    "device-plugin": DEVICE_PLUGIN,
+    "host-messages": MOUNT,
+    "host": CPUPOWER,
 }
 """A paste of each probe."""
 

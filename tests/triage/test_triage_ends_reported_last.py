@@ -228,3 +228,11 @@ def test_more_was_asked_for_than_there_is(words: str, tmp_path: Path) -> None:
 def test_a_job_that_got_what_it_asked_for_later_did_not_fail(words: str, tmp_path: Path) -> None:
     text = f"{words}\n{steps(1, 30)}Training completed\n"
     assert judged(tmp_path, text).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("why", ["No preemption victims found", "Preemption is not helpful for scheduling"])
+def test_a_pod_that_no_node_has_room_for_was_not_preempted(why: str, tmp_path: Path) -> None:
+    room = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu. preemption: 0/4 nodes are available"
+    line = f"Warning  FailedScheduling  3m  default-scheduler  {room}: 4 {why}.\n"
+    verdict = judged(tmp_path, line).verdict
+    assert (verdict.outcome, "preempted" in verdict.headline) == ("undetermined", False)

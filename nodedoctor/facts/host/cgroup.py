@@ -55,6 +55,7 @@ class Cgroup:
     swap_max_gib: float | None = None
     oom_kills: int | None = None
     cpu_cores: float | None = None
+    cpu_periods: int | None = None
     cpu_throttled: int | None = None
     cpus: str | None = None
     pids_max: int | None = None
@@ -99,18 +100,22 @@ def parse_cgroup(files: Files, groups: Groups) -> Cgroup:
     memory = [
         (limit, level) for level in tree.levels("memory") if (limit := tree.memory_limit(level)) is not None
     ]
+    own = next(iter(tree.levels("cpu")), None)
     limit, level = min(memory, default=(None, next(iter(tree.levels("memory")), None)))
     return Cgroup(
         version=groups.version,
         path=groups.path("memory"),
-        controllers=tuple(name for name in _V1 if any(tree.seen(folder) for folder in tree.levels(name))),
+        controllers=tuple(
+            name for name in _V1 if any(tree.seen(folder, name) for folder in tree.levels(name))
+        ),
         memory_max_gib=_to_gib(limit),
         memory_high_gib=_to_gib(tree.least("memory", "memory.high")),
         memory_used_gib=_to_gib(tree.memory_used(level)),
         swap_max_gib=_to_gib(tree.least("memory", "memory.swap.max")),
         oom_kills=tree.oom_kills(level),
         cpu_cores=min(quotas, default=None),
-        cpu_throttled=tree.pair(next(iter(tree.levels("cpu")), None), "cpu.stat", "nr_throttled"),
+        cpu_periods=tree.pair(own, "cpu.stat", "nr_periods"),
+        cpu_throttled=tree.pair(own, "cpu.stat", "nr_throttled"),
         cpus=cpu_text(cpu_list(cpus)) if cpus else None,
         pids_max=tree.least("pids", "pids.max"),
         pids_current=whole_number(tree.first("pids", "pids.current")),
@@ -127,8 +132,8 @@ class _Tree:
     def levels(self, controller: str) -> list[str]:
         return _group_levels(self.groups, controller)
 
-    def seen(self, folder: str) -> bool:
-        return bool(self.files.under(folder))
+    def seen(self, folder: str, controller: str) -> bool:
+        return any(path.startswith(f"{controller}.") for path in self.files.under(folder))
 
     def places(self, level: str | None) -> dict[str, str]:
         """The files that decide: of limits the tightest one, where there is a limit at all."""
@@ -137,6 +142,7 @@ class _Tree:
             "memory_used_gib": [f"{level}/{name}" for name in ("memory.current", "memory.usage_in_bytes")],
             "oom_kills": [f"{level}/{name}" for name in ("memory.events", "memory.oom_control")],
             "cpu_cores": self._level_paths("cpu", "cpu.max", "cpu.cfs_quota_us", least=True),
+            "cpu_throttled": [f"{folder}/cpu.stat" for folder in self.levels("cpu")[:1]],
             "cpus": self._level_paths(
                 "cpuset", "cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"
             ),

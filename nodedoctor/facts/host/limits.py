@@ -250,4 +250,4 @@ def _remove_ipc(files: Files) -> bool | None:
 
 
 def _to_gib(count: int) -> float:
-    return round(count / GIB, 3)
+    return round(count / GIB, 4)

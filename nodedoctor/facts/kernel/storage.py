@@ -48,7 +48,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], StorageKind], ...] = (
     (regex(r"md/raid\w*:(?P<device>md\w{1,16}): (?:not enough operational|Cannot continue)"), "raid"),
     (regex(r"EXT4-fs error \(device (?P<device>[\w.-]{1,32})\)"), "file-system"),
     (regex(r"EXT4-fs \((?P<device>[\w.-]{1,32})\): Remounting filesystem read-only"), "read-only"),
-    (regex(r"Aborting journal on device (?P<device>[\w.-]{1,32})"), "read-only"),
+    (regex(r"Aborting journal on device (?P<device>(?:(?!-8\.?(?:\s|$))[\w-]){1,32})"), "read-only"),
     (
         regex(
             r"XFS \((?P<device>[\w.-]{1,32})\): .*"

@@ -15,6 +15,7 @@ from nodedoctor.facts.verdicts import (
     inspector,
     kubernetes,
     mlxlink,
+    node_messages,
     port_counters,
     scans,
 )
@@ -45,6 +46,8 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     host_tools.TIME: host_tools.time_sources,
     host_tools.ECC: host_tools.memory_errors,
     host_tools.DMON: host_tools.gpu_samples,
+    node_messages.DEVICE_PLUGIN: node_messages.device_plugin,
+    node_messages.HOST: node_messages.host,
 }
 MOST = 200
 """Statements that are kept of one output; ours."""

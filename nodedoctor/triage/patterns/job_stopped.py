@@ -66,8 +66,9 @@ CancelledByUser  why=interrupted from the keyboard
 # Kubernetes (kube-scheduler, kubelet), SkyPilot, Ray (gcs_server, the autoscaler), audit logs of Google and
 # Amazon; vLLM preempts requests of its own when its cache is full
 CancelledByUser  why=preempted
-    [Pp]reempt(?:ed|ion) (?!by \S+ mode\b|mode\b|\d+ (?:seq|req))|PREEMPTION|PreemptionByScheduler
-    |was forcibly preempted|Terminated due to preemption|DRAIN_PREEMPTED|compute\.instances\.preempted
+    [Pp]reempt(?:ed|ion) (?!by \S+ mode\b|mode\b|victims\b|is not helpful\b|\d+ (?:seq|req))
+    |PREEMPTION|PreemptionByScheduler|was forcibly preempted|Terminated due to preemption|DRAIN_PREEMPTED
+    |compute\.instances\.preempted
     |\b(?:[Rr]un|[Jj]ob|[Ii]nstance|[Nn]ode|[Pp]od|[Vv][Mm])s? (?:\S+ ){0,3}(?:was|were|been|got) preempted\b
     |Spot Instance [Ii]nterruption (?:[Ww]arning|[Nn]otice)|in response to imminent node shutdown
 # Kubernetes (the job controller, the kubelet)

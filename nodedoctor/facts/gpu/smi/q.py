@@ -69,20 +69,34 @@ def _read_document(text: str) -> Section | None:
     if root.find("gpu") or root.find("attached_gpus"):
         return root
     _put_queried(root)
-    names = [part.name for part in root.parts]
-    is_gpu = len(set(names)) == len(names) and any(part.parts and part.name in _PARTS for part in root.parts)
-    if is_gpu:
-        gpu = Section("gpu", parts=[part for part in root.parts if part.parts or _home_path(part) is None])
-        for part in root.parts:
-            if not part.parts and (home := _home_path(part)):
-                _inner_section(gpu, home).parts.append(part)
-        return Section("", parts=[gpu])
+    if gpus := _repeated_parts(root.parts):
+        return Section("", parts=[_gpu_of_parts(parts) for parts in gpus])
     return _headless_gpu(root.parts)
 
 
+def _repeated_parts(parts: list[Section]) -> list[list[Section]]:
+    """The sections of each GPU, where none has the line that names it: all have the same, in one order."""
+    size = next(
+        (place for place, part in enumerate(parts) if place and part.name == parts[0].name), len(parts)
+    )
+    names = [part.name for part in parts[:size]]
+    gpus = [parts[start : start + size] for start in range(0, len(parts), size or 1)]
+    is_known = any(part.parts and part.name in _PARTS for part in parts)
+    distinct = len(set(names)) == len(names)
+    return gpus if is_known and distinct and all([part.name for part in gpu] == names for gpu in gpus) else []
+
+
+def _gpu_of_parts(parts: list[Section]) -> Section:
+    gpu = Section("gpu", parts=[part for part in parts if part.parts or _home_path(part) is None])
+    for part in parts:
+        if not part.parts and (home := _home_path(part)):
+            _inner_section(gpu, home).parts.append(part)
+    return gpu
+
+
 def _read_nested(text: str) -> Section:
-    """Lines below the ones that they are indented under."""
-    lines = [line for line in text.expandtabs().splitlines() if line.strip()]
+    """Lines below the ones that they are indented under; `--` is what grep puts between its finds."""
+    lines = [line for line in text.expandtabs().splitlines() if line.strip() not in ("", "--")]
     if is_flat(_GPU, lines):
         return nest_flat_lines(_GPU, lines)
     root = Section("")

@@ -1,0 +1,175 @@
+"""Refusals of programs, and what no reader claims, are no job's: they are listed, and not judged."""
+
+from __future__ import annotations
+
+import pytest
+import smi_texts
+from in_turn import in_turn
+from pastes import PASTES
+
+from nodedoctor.intake.cli import worst
+from nodedoctor.intake.commands import asks_machine, programs, remote_host
+from nodedoctor.intake.judge import Reading, read
+from nodedoctor.intake.split import split
+
+REFUSALS = {
+    "dmesg -T": "dmesg: read kernel buffer failed: Operation not permitted",
+    "sudo dmesg": "sudo: a password is required",
+    "systemctl is-enabled nvidia-dcgm": "Failed to get unit file state for x.service: No such file",
+    "systemctl status nvidia-fabricmanager": "Unit nvidia-fabricmanager.service could not be found.",
+    "systemctl list-units": "System has not been booted with systemd as init system. Can't operate.",
+    "journalctl -k": "Hint: You are currently not seeing messages from other users and the system.",
+    "ipmitool sel list": "Could not open device at /dev/ipmi0 or /dev/ipmidev/0: No such file or directory",
+    "docker ps": "permission denied while trying to connect to the Docker daemon socket at unix:///run",
+    "docker run --rm cuda nvidia-smi": "Cannot connect to the Docker daemon at unix:///run. Is it running?",
+    "mlxlink -d mlx5_3": "-E- Permission denied. Please run as root",
+    "mst status": "-E- You must be root to use mst tool",
+    "ssh gpu-8 nvidia-smi": "ssh: connect to host gpu-8 port 22: Connection refused",
+    "kubectl get nodes": 'Error from server (Forbidden): nodes is forbidden: User "eve" cannot',
+    "kubectl logs -n gpu plugin": "The connection to the server 10.1.0.1:6443 was refused - did you ...",
+    "dcgmi discovery -l": "Error: Unable to connect to host engine. Host engine connection invalid",
+    "sinfo -R": "slurm_load_partitions: Unable to contact slurm controller (connect failure)",
+    "modinfo nvidia_peermem": "modinfo: ERROR: Module nvidia_peermem not found.",
+    "torchrun --version": "bash: torchrun: command not found",
+    "grep -r nouveau /etc/modprobe.d | head -3": "grep: /etc/modprobe.d/x.conf: Permission denied",
+    "nvme list": "Failed to open /dev/nvme0: Permission denied",
+    "ibdiagnet": "-E- Fail to open port to device: mlx5_0",
+    "smartctl -a /dev/sda": "Smartctl open device: /dev/sda failed: Permission denied",
+}  # fmt: skip
+PROMPTS = ["$ ", "eve@gpu-7:~$ ", "[eve@gpu-7 ~]$ ", "root@gpu-7:/# "]
+
+TABLE = smi_texts.table(smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0"))
+JOB = (
+    "[rank1]: Traceback (most recent call last):\n"
+    '[rank1]:   File "/work/train.py", line 88, in <module>\n'
+    '[rank1]:     raise ValueError("no data")\n'
+    "[rank1]: ValueError: no data\n"
+)
+UNREAD = {
+    "vmstat 1 3": " r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st\n"
+    " 2  0      0 912312  88121 771821    0    0    11    41   10   20  3  1 96  0  0\n"
+    " 3  0      0 912112  88122 771822    0    0     0    10  910  990  3  1 96  0  0\n",
+    "iperf3 -c 10.0.0.2": "[  5]   0.00-1.00   sec  11.1 GBytes  95.3 Gbits/sec    0   3.1 MBytes\n"
+    "[  5]   1.00-2.00   sec  11.0 GBytes  94.9 Gbits/sec    0   3.1 MBytes\n",
+    "./bandwidthMatrix": "   D\\D     0      1      2\n     0 2661.1 379.2  380.1\n"
+    "     1  379.7 2662.0 381.3\n     2  379.9 380.8 2660.4\n",
+    "cat /sys/bus/pci/devices/0000:1b:00.0/aer_dev_fatal": "RxErr 0\nTimeout 9911\nTOTAL_ERR_FATAL 0\n",
+    "bmc-device --status": "Fan 3 failed (0 RPM)\nPower Supply 4 failed\n",
+    "ping -c 2 gpu-8": "64 bytes from 10.0.0.8: icmp_seq=1 ttl=64 time=0.2 ms\n"
+    "2 packets transmitted, 1 received, 50% packet loss, time 1001ms\n",
+    "top -bn1 | head -3": "Tasks: 901 total,   1 running, 900 sleeping,   0 stopped,   9 zombie\n",
+}  # fmt: skip
+
+
+def reading(text: str) -> Reading:
+    return read(["-"], stdin=text.encode())
+
+
+@in_turn("command", REFUSALS)
+@in_turn("prompt", PROMPTS)
+def test_a_refusal_is_of_no_job(command: str, prompt: str):
+    line = REFUSALS[command]
+    result = reading(f"{prompt}{command}\n{line}\n{prompt}nvidia-smi\n{TABLE}")
+    assert result.triage is None
+    assert worst(result) == worst(reading(f"{prompt}nvidia-smi\n{TABLE}"))
+    shown = [*result.notes, *(item.first for item in result.unrecognised)]
+    assert sum(line[:60] in entry for entry in shown) == 1
+
+
+@in_turn("command", REFUSALS)
+def test_a_refusal_does_not_change_the_verdict_on_a_job(command: str):
+    alone = reading(JOB).triage
+    beside = reading(f"$ {command}\n{REFUSALS[command]}\n$ tail -4 train.log\n{JOB}").triage
+    assert alone is not None
+    assert beside is not None
+    assert (alone["outcome"], alone["kind"], alone["headline"]) == (
+        beside["outcome"],
+        beside["kind"],
+        beside["headline"],
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+        "python: can't open file '/work/train.py': [Errno 2] No such file or directory",
+        "touch: cannot touch '/scratch/x': No space left on device",
+    ],
+)
+def test_why_a_job_cannot_start_is_no_refusal(line: str):
+    command = {"docker": "docker run --gpus all cuda nvidia-smi", "python": "python /work/train.py"}
+    typed = command.get(line.partition(":")[0], "touch /scratch/x")
+    assert reading(f"$ {typed}\n{line}\n").triage is not None
+
+
+@in_turn("command", UNREAD)
+@in_turn("prompt", ["", *PROMPTS])
+def test_numbers_and_words_of_no_job_are_listed(command: str, prompt: str):
+    typed = f"{prompt}{command}\n" if prompt else ""
+    result = reading(f"{typed}{UNREAD[command]}")
+    assert result.triage is None
+    assert not result.recognised
+    assert sum(item.lines for item in result.unrecognised) == len(UNREAD[command].splitlines())
+
+
+@in_turn("probe", PASTES)
+@in_turn("command", UNREAD)
+def test_a_job_below_what_no_reader_claims_is_judged(probe: str, command: str):
+    text = f"$ {command}\n{UNREAD[command]}$ show\n{PASTES[probe]}$ tail -4 train.log\n{JOB}"
+    result = reading(text)
+    assert result.triage is not None
+    assert result.triage["kind"] == "user_code_exception/other"
+
+
+@pytest.mark.parametrize(
+    ("command", "asks"),
+    [
+        ("sudo -n dmesg -T | tail", True),
+        ("LANG=C nvidia-smi -q | grep -A3 Fabric", True),
+        ("watch -n 1 nvidia-smi", True),
+        ("/usr/sbin/ibstat mlx5_0", True),
+        ("cat /sys/fs/cgroup/cpu.max", True),
+        ("tail -50 /proc/self/mounts", True),
+        ("tail -50 slurm-811.out", False),
+        ("grep -c ERROR /var/log/job.log", False),
+        ("cat /run/jobs/811.log", False),
+        ("kubectl -n train get pods -o wide", True),
+        ("kubectl logs get-0", False),
+        ("docker run image ls", False),
+        ("docker inspect trainer", True),
+        ("python train.py", False),
+        ("./train.sh nvidia-smi", False),
+        ("", False),
+    ],
+)
+def test_commands_that_ask_the_machine(command: str, asks: bool):
+    assert asks_machine(command) is asks
+
+
+def test_programs_are_named_without_what_starts_them():
+    assert programs("sudo -E LANG=C /usr/bin/dmesg -T | grep -i xid && lspci") == ["dmesg", "grep", "lspci"]
+
+
+@pytest.mark.parametrize(
+    ("command", "host"),
+    [
+        ("srun -N1 -w cn042 --gres=gpu:8 bash -c 'ulimit -a'", "cn042"),
+        ("srun --nodelist=cn042 nvidia-smi", "cn042"),
+        ("srun -w cn[01-04] nvidia-smi", ""),
+        ("srun -N1 nvidia-smi", ""),
+        ("ssh -p 22 -i key root@gpu-7 nvidia-smi -q", "gpu-7"),
+        ("ssh gpu-7", ""),
+        ("sudo nvidia-smi -w x", ""),
+    ],
+)
+def test_what_was_started_on_another_node_is_of_that(command: str, host: str):
+    assert remote_host(command) == host
+    pieces = split(f"[eve@login1 ~]$ {command}\n{TABLE}[eve@login1 ~]$ nvidia-smi\n{TABLE}").pieces
+    assert [piece.host for piece in pieces] == [host or "login1", "login1"]
+
+
+@pytest.mark.parametrize("probe", ["sinfo-reasons", "sinfo", "kubernetes-node", "kubernetes-nodes"])
+def test_what_was_asked_about_nodes_is_not_of_the_one_with_the_prompt(probe: str):
+    text = f"[root@login1 ~]# show it\n{PASTES[probe]}[root@login1 ~]# ssh gpu-7 nvidia-smi\n{TABLE}"
+    assert {node.name for node in reading(text).nodes} == {"gpu-7"}

@@ -1,0 +1,236 @@
+"""What was typed and answered in a shell, judged: each sick answer as its kind, beside the healthy one."""
+
+from __future__ import annotations
+
+import pytest
+import smi_texts
+
+from nodedoctor.intake.judge import Reading, read
+from nodedoctor.intake.outputs import NodeOutput, readable, snapshot_of
+from nodedoctor.intake.split import split
+
+
+def reading(text: str) -> Reading:
+    return read(["-"], stdin=text.encode())
+
+
+def alarms(text: str) -> list[str]:
+    """What warns or fails in a paste of one node or none, in words; a verdict on a job, too."""
+    result = reading(text)
+    job = [f"job: {result.triage['headline']}"] if result.triage else []
+    return job + [
+        f"{finding['status']} {row['check']}@{finding['subject']}: {finding['summary']}"
+        for node in result.nodes
+        for row in node.report["results"]
+        for finding in row["findings"]
+        if finding["status"] in ("warn", "fail") or finding.get("reason") == "unparsable"
+    ]
+
+
+def fabric(state: str, *, count: int = 4, names: bool = False) -> str:
+    """What `nvidia-smi -q | grep -A2 Fabric` leaves, with the lines of the GPUs' addresses or without."""
+    status = "Success" if state == "Completed" else "N/A"
+    return "".join(
+        (f"GPU 00000000:{17 + number:02X}:00.0\n" if names else "")
+        + f"    Fabric\n        State                             : {state}\n"
+        f"        Status                            : {status}\n--\n"
+        for number in range(count)
+    )
+
+
+@pytest.mark.parametrize("names", [True, False])
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_the_state_of_the_fabric_is_read_without_its_surroundings(count: int, names: bool):
+    typed = "$ nvidia-smi -q | grep -A2 Fabric\n"
+    assert alarms(typed + fabric("Completed", count=count, names=names)) == []
+    sick = alarms(typed + fabric("In Progress", count=count, names=names))
+    assert len(sick) == count
+    assert all("fail fabric.state@gpu:" in line for line in sick)
+
+
+@pytest.mark.parametrize("lines", range(1, 9))
+def test_a_heading_of_nvidia_smis_table_alone_is_not_misread(lines: int):
+    table = smi_texts.table(smi_texts.row(0)).splitlines(keepends=True)
+    heading = [line for line in table if "NVIDIA-SMI" in line or "Driver Version" in line]
+    assert heading, table
+    text = "".join(table[: table.index(heading[0]) + lines])
+    if "NVIDIA H100" not in text:
+        read_pieces = readable([NodeOutput(piece, "paste") for piece in split(text).pieces])
+        assert [item.piece.shape.probe for item in read_pieces] == [""]
+    assert alarms(text) == []
+
+
+@pytest.mark.parametrize("sign", ["$ ", "+ ", "root@gpu-1:~# "])
+@pytest.mark.parametrize("program", ["./all_reduce -g 8", "torchrun train.py --lr=1e-3", "python -c 'a=1'"])
+def test_variables_in_front_of_a_program_end_where_it_begins(sign: str, program: str):
+    text = f"{sign}NCCL_DEBUG=VERSION NCCL_IB_HCA='mlx5_0, mlx5_1' {program}\n"
+    assert alarms(text) == []
+    outputs = [NodeOutput(piece, "paste") for piece in split(text).pieces]
+    seen = snapshot_of(outputs, "").observations
+    expected = "NCCL_DEBUG=VERSION\nNCCL_IB_HCA='mlx5_0, mlx5_1'\n"
+    assert [observation.text for observation in seen.values()] in ([], [expected])
+
+
+UUID = "GPU-31e3ad19-bc6f-7a52-2f41-0b6c1ad1ed27"
+
+
+@pytest.mark.parametrize(
+    "front", ["", "I0311 03:22:40.918301       1 health.go:186] ", "2024/06/03 11:20:01 "]
+)
+@pytest.mark.parametrize(("code", "result"), [(48, "fail"), (79, "fail"), (95, "fail"), (31, ""), (13, "")])
+def test_the_device_plugin_names_the_gpu_and_its_xid(front: str, code: int, result: str):
+    text = (
+        f"$ kubectl logs nvidia-device-plugin-x\n{front}XidCriticalError: Xid={code} on Device={UUID}; "
+        f"marking device as unhealthy.\n{front}'nvidia.com/gpu' device marked unhealthy: {UUID}\n"
+    )
+    sick = alarms(text)
+    assert [line.partition(" ")[0] for line in sick] == ([result] if result else [])
+    assert all(UUID in line and f"Xid {code}" in line for line in sick)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ERROR: could not insert '{}': Key was rejected by service", "Secure Boot"),
+        ("ERROR: could not insert '{}': Required key not available", "Secure Boot"),
+        (
+            "FATAL: Module {} not found in directory /lib/modules/6.8.0-45-generic",
+            "for kernel 6.8.0-45-generic",
+        ),
+    ],
+)
+@pytest.mark.parametrize("sign", ["$ ", "root@gpu-1:~# ", ""])
+def test_why_the_driver_was_not_loaded_leads(line: str, words: str, sign: str):
+    smi = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+    typed = (f"{sign}nvidia-smi\n", f"{sign}modprobe nvidia\n") if sign else ("", "")
+    result = reading(f"{typed[0]}{smi}{typed[1]}modprobe: {line.format('nvidia')}\n")
+    (cause,) = result.nodes[0].report["causes"]
+    assert (words in cause["headline"], cause["owner"]) == (True, "administrator")
+    other = alarms(f"{sign}modprobe zfs\nmodprobe: {line.format('zfs')}\n")
+    assert other == []
+
+
+def mounted(form: str, options: str, *, fstype: str = "ext4", point: str = "/data") -> str:
+    """One file system as mount, findmnt and /proc/mounts print it, each with what was typed."""
+    source = "/dev/nvme1n1p1"
+    return {
+        "mount": f"$ mount | grep data\n{source} on {point} type {fstype} ({options})\n",
+        "bare": f"{source} on {point} type {fstype} ({options})\n",
+        "findmnt": f"$ findmnt\nTARGET SOURCE FSTYPE OPTIONS\n\u251c{point} {source} {fstype} {options}\n",
+        "proc": f"$ cat /proc/mounts\n{source} {point} {fstype} {options} 0 0\n",
+    }[form]
+
+
+@pytest.mark.parametrize("form", ["mount", "bare", "findmnt", "proc"])
+@pytest.mark.parametrize("point", ["/", "/data", "/mnt/a"])
+def test_a_file_system_that_an_error_made_read_only_is_a_warning(form: str, point: str):
+    (sick,) = alarms(mounted(form, "ro,relatime,errors=remount-ro", point=point))
+    assert sick.startswith(f"warn tools.verdicts@mount:{point}: ")
+    for options in ("rw,relatime,errors=remount-ro", "ro,relatime", "rw,relatime"):
+        assert alarms(mounted(form, options, point=point)) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "sick"),
+    [
+        ("touch /scratch/x/y", "touch: cannot touch '/scratch/x/y': Read-only file system", True),
+        (
+            "mkdir /data/runs",
+            "mkdir: cannot create directory \u2018/data/runs\u2019: Read-only file system",
+            True,
+        ),
+        ("echo 1 > /data/runs/a", "bash: /data/runs/a: Read-only file system", True),
+        ("touch /usr/lib/x", "touch: cannot touch '/usr/lib/x': Read-only file system", False),
+        ("touch /x", "touch: cannot touch '/x': Read-only file system", False),
+        ("touch /data/x/y", "touch: cannot touch '/data/x/y': Permission denied", False),
+    ],
+)
+def test_a_write_refused_for_its_file_system_is_a_warning_of_the_node(command: str, line: str, sick: bool):
+    entries = alarms(f"$ {command}\n{line}\n")
+    assert [entry.partition("@")[0] for entry in entries] == (["warn tools.verdicts"] if sick else [])
+
+
+def group(folder: str, **files: str) -> str:
+    """Files of a control group, each shown by itself; `_` in a name is a dot the first time."""
+    typed = ((f"{folder}/{name.replace('_', '.', 1)}", text) for name, text in files.items())
+    return "".join(f"root@pod-1:/# cat {path}\n{text}\n" for path, text in typed)
+
+
+@pytest.mark.parametrize("folder", ["/sys/fs/cgroup", "/sys/fs/cgroup/kubepods.slice/pod1.slice"])
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"memory_events": "low 0\nhigh 0\nmax 44\noom 6\noom_kill 6"}, "6 OOM kills"),
+        ({"memory_events": "low 0\nhigh 0\nmax 44\noom 0\noom_kill 0"}, ""),
+        ({"cpu_max": "400000 100000", "cpu_stat": "nr_periods 2000\nnr_throttled 1900"}, "of 4 processors"),
+        ({"cpu_stat": "usage_usec 91\nnr_periods 2000\nnr_throttled 1000\nthrottled_usec 9"}, "50% of 2000"),
+        ({"cpu_stat": "usage_usec 91\nnr_periods 2000\nnr_throttled 900\nthrottled_usec 9"}, ""),
+        ({"cpu_stat": "nr_periods 40\nnr_throttled 40"}, ""),
+        ({"cpu_max": "max 100000", "memory_max": "max"}, ""),
+        ({"memory_max": "68719476736", "memory_current": "68719470000"}, ""),
+    ],
+)
+def test_a_control_group_that_was_shown_is_judged(folder: str, files: dict[str, str], words: str):
+    sick = alarms(group(folder, **files))
+    assert len(sick) == bool(words)
+    assert all(words in line for line in sick)
+
+
+@pytest.mark.parametrize("state", ["active", "inactive", "unknown", "failed"])
+def test_the_state_of_a_service_is_its_answer(state: str):
+    sick = alarms(f"$ systemctl is-active nvidia-fabricmanager\n{state}\n")
+    assert len(sick) == (state == "failed")
+
+
+@pytest.mark.parametrize(("active", "sub"), [("active", "running"), ("failed", "failed")])
+@pytest.mark.parametrize("mark", ["\u25cf ", "  ", ""])
+def test_the_list_of_units_is_read(active: str, sub: str, mark: str):
+    row = f"nvidia-fabricmanager.service   loaded {active} {sub}  NVIDIA fabric manager service\n"
+    sick = alarms(f"$ systemctl list-units | grep nvidia\n{mark}{row}")
+    assert len(sick) == (active == "failed")
+
+
+@pytest.mark.parametrize("size", [64, 96, 100, 512])
+def test_a_small_shared_memory_has_the_size_that_df_says(size: int):
+    (sick,) = alarms(
+        f"$ df -h /dev/shm\nFilesystem Size Used Avail Use% Mounted on\nshm  {size}M 0 {size}M 0% /dev/shm\n"
+    )
+    assert f"{size} MiB" in sick
+
+
+@pytest.mark.parametrize("name", ["powersave", "performance", "schedutil"])
+@pytest.mark.parametrize("driver", ["acpi-cpufreq", "intel_pstate", "amd-pstate-epp", ""])
+@pytest.mark.parametrize("form", ["each", "counted", "cpupower"])
+def test_the_lowest_frequency_is_a_warning_where_the_driver_does_not_choose(
+    name: str, driver: str, form: str
+):
+    folder = "/sys/devices/system/cpu"
+    shown = f"$ cat {folder}/cpu0/cpufreq/scaling_driver\n{driver}\n" if driver else ""
+    text = {
+        "each": f"{shown}$ cat {folder}/cpu*/cpufreq/scaling_governor\n{name}\n{name}\n",
+        "counted": f"{shown}$ cat {folder}/cpu*/cpufreq/scaling_governor | sort | uniq -c\n    128 {name}\n",
+        "cpupower": "$ cpupower frequency-info\nanalyzing CPU 0:\n"
+        + (f"  driver: {driver}\n" if driver else "")
+        + f'  current policy: from 1.50 GHz\n                  The governor "{name}" may decide\n',
+    }[form]
+    sick = alarms(text)
+    assert [line.partition("@")[0] for line in sick] == (
+        ["warn host.governor"] if (name, driver) == ("powersave", "acpi-cpufreq") else []
+    )
+
+
+@pytest.mark.parametrize("front", ["$ cat /proc/cmdline\n", ""])
+@pytest.mark.parametrize(
+    ("parameters", "sick"),
+    [
+        ("ro intel_iommu=on console=tty0", True),
+        ("ro amd_iommu=on", True),
+        ("ro intel_iommu=on iommu=pt", False),
+        ("ro intel_iommu=off", False),
+        ("ro amd_iommu=on iommu.passthrough=1", False),
+        ("ro quiet splash", False),
+    ],
+)
+def test_an_iommu_that_was_switched_on_to_translate_is_a_warning(front: str, parameters: str, sick: bool):
+    entries = alarms(f"{front}BOOT_IMAGE=/boot/vmlinuz-5.15.0-122-generic root=/dev/md0 {parameters}\n")
+    assert len(entries) == sick
