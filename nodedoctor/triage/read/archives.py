@@ -211,7 +211,7 @@ def _zip_parts(
                 with archive.open(info) as member:
                     parts = archive_parts(inside, member, account, None, depth + 1)
                     yield from _member_parts(number, len(files), parts)
-            except (*BROKEN, RuntimeError, NotImplementedError) as error:
+            except (*BROKEN, RuntimeError, NotImplementedError, UnicodeDecodeError) as error:
                 account.leave_out(inside, str(error) or "it cannot be opened")
                 if account.left < 0:
                     return

@@ -138,6 +138,15 @@ def test_an_archive_says_what_the_unpacked_folder_says(
     assert '"rank": 3' in " ".join(said[0])
 
 
+def test_a_member_whose_name_cannot_be_read_costs_no_other_one(tmp_path: Path) -> None:
+    whole = PACKS["zip"]({"\u00e9.log": b"step 1\n", "rank3.log": caught(3).encode()})
+    path = tmp_path / "logs.zip"
+    path.write_bytes(whole.replace("\u00e9".encode(), b"\x93\x93", 1))
+    reading = SourceReading()
+    parallel.read_all(find_sources([str(path)]).sources, reading)
+    assert len(reading.events) == 1 and len(reading.notes) == 1
+
+
 @settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_damaged_archives_are_read_on_several_cores_as_on_one(
