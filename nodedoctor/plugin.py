@@ -49,6 +49,7 @@ from nodedoctor.facts.measured.collective import Collective, Isolation
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.facts.measured.gemm import Gemm
 from nodedoctor.facts.measured.host_rates import DiskRates, MemoryRates
+from nodedoctor.facts.measured.matrices import RateMatrices
 from nodedoctor.facts.network.net import Ethtool, Net
 from nodedoctor.facts.network.peers import Peers
 from nodedoctor.facts.pci.config_space import PcieTree
@@ -131,6 +132,7 @@ __all__ = [
     "Peers",
     "Processes",
     "Rails",
+    "RateMatrices",
     "RayCluster",
     "RaySession",
     "Rdma",
