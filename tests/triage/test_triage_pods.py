@@ -73,3 +73,14 @@ def test_the_missing_task_is_the_one_of_the_pod_that_was_killed(index: int, tmp_
     examined = judged(tmp_path, steps(1, 20) + lost + "$ kubectl get pods\n" + rows)
     assert (examined.verdict.cause, culprits(examined)) == ("peer_host_oom", [index])
     assert examined.verdict.culprits[0].host == f"mt-{index}-x{index}k2p"
+
+
+@pytest.mark.parametrize("error", ["[rank3]: ValueError: bad row\n", "ValueError: bad row\n"])
+def test_what_follows_a_pod_that_completed_is_none_of_it(error: str, tmp_path: Path) -> None:
+    done = described(state="Terminated", reason="Completed", code="0")
+    events = "Events:\n  Type     Reason  Age  From     Message\n"
+    events += "  Warning  Failed  5m   kubelet  Error: ErrImagePull\n"
+    assert judged(tmp_path, done + events).verdict.outcome == "clean"
+    traceback = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    step()\n'
+    examined = judged(tmp_path, done + events + steps(1, 5) + traceback + error)
+    assert examined.verdict.cause == "user_code_exception"

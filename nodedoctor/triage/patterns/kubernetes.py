@@ -15,10 +15,16 @@ from nodedoctor.whole_numbers import whole_number
 _DESCRIBES = re.compile(r"\bkubectl\b.{0,200}?\bdescribe\s+(?:pods?|po)[ /]+(?P<pod>[a-z0-9][\w.-]{1,252})")
 _NAME = re.compile(r"Name:\s+(?P<pod>[a-z0-9][\w.-]{1,252})$")
 _COMMAND = re.compile(r"(?:\S{0,80}[$#%] |\+ )\S")
+_BELONGS = re.compile(
+    r"\s|$|(?:[A-Z][A-Za-z-]*(?: [A-Z(][A-Za-z()-]*){0,3}|[a-z0-9./-]{1,63}):(?:\s{2}|$)"
+    r"|(?:Type|Normal|Warning|-{4})\s"
+)
+"""A line of a description: deeper than its first ones, a name with its value, or a row of events."""
 _ROW = re.compile(r"(?P<pod>[a-z0-9][\w.-]{1,252})\s+\d{1,3}/\d{1,3}\s+\S+\s+\d")
 """A row of `kubectl get pods`: name, ready containers, status, restarts."""
 _STATE = re.compile(r"\s*(?P<last>Last )?State:\s+(?P<state>\w+)$")
 """A container's state, and the one before the restart behind which it is what it is now."""
+_COMPLETED = re.compile(r"\s*Reason:\s+Completed$")
 _GPUS = re.compile(r"\s+nvidia\.com/gpu:\s+(?P<count>\d{1,3})$")
 _RANK = re.compile(r"\s*RANK:\s+(?P<rank>\d{1,7})$")
 """Kubeflow's operators set it for each pod: the rank of a process only where a pod has one GPU."""
@@ -31,20 +37,23 @@ class PodDescriptions:
         self._pod = ""
         self._has_one_gpu = False
         self._state = ""
-        self._is_last_state = False
+        self._is_last_state = self._is_completed = False
 
     def read(self, line: Line) -> Iterator[Event[Any]]:
         """The rank of a pod with one GPU, at the line of its environment."""
         text = line.text
         begins = _NAME.match(text) or _DESCRIBES.search(text)
-        if begins or _COMMAND.match(text):
+        if begins or _COMMAND.match(text) or (self._pod and not _BELONGS.match(text)):
             self._pod, self._has_one_gpu = begins["pod"] if begins else "", False
-            self._state, self._is_last_state = "", False
+            self._state, self._is_last_state, self._is_completed = "", False, False
         if not self._pod:
             return
         if (state := _STATE.match(text)) is not None:
             self._is_last_state = state["last"] is not None
             self._state = self._state if self._is_last_state else state["state"]
+        elif _COMPLETED.match(text) and not self._is_last_state and not self._is_completed:
+            self._is_completed = True
+            yield Event.at(line, Mark.JOB_FINISHED, who=Identity(host=self._pod))
         elif (gpus := _GPUS.match(text)) is not None:
             self._has_one_gpu = gpus["count"] == "1"
             self._is_last_state = False
@@ -55,9 +64,11 @@ class PodDescriptions:
     def complete(self, event: Event[Any]) -> Event[Any]:
         """The event with the pod that its row names, or that is described.
 
-        What ended a container that runs again, or came to another end, decides nothing.
+        What ended a container that runs again, or came to another end, decides nothing, nor does what one met
+        that came to its end.
         """
-        if self._is_last_state and self._pod and self._state in ("Running", "Terminated"):
+        is_over = self._is_completed or (self._is_last_state and self._state in ("Running", "Terminated"))
+        if self._pod and is_over:
             event = replace(event, manner="handled")
         if not isinstance(event.what, HostOom) or event.what.said_by != "Kubernetes" or event.who.host:
             return event
