@@ -125,3 +125,11 @@ def test_who_reads_a_line_of_the_kernel_is_not_its_rank(
     assert culprits(examined) == [guilty]
     alone = judged(tmp_path, steps(1, 20) + reader + report + caught(0))
     assert 0 not in culprits(alone)
+
+
+@pytest.mark.parametrize(
+    "words", ["bad kernel: fused_rope needs a multiple of 8", "in kernel: too many registers"]
+)
+def test_a_kernel_of_a_program_is_not_the_kernel_of_its_node(words: str, tmp_path: Path) -> None:
+    examined = judged(tmp_path, steps(1, 20) + raised(2, f"RuntimeError: {words}", "step()"))
+    assert culprits(examined) == [2]

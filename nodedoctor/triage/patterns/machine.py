@@ -47,7 +47,7 @@ def is_of_node(what: object, text: str) -> bool:
     return is_of_kernel(what) or _DRIVER.search(text) is not None
 
 
-_DRIVER = re.compile(r"\bNVRM: |\bnvidia-nvswitch\d|\bkernel: ")
+_DRIVER = re.compile(r"\bNVRM: |\bnvidia-nvswitch\d|^(?:[\w.-]{1,64} )?kernel: ")
 
 
 @record
