@@ -283,16 +283,18 @@ def test_a_hang_in_a_file_system_says_so(reports: str, storage: bool, tmp_path: 
     assert ("storage" in verdict.headline) is storage
 
 
-COMMAND = 'Process {pid}: python3 -u train.py {option}\nThread {pid} (idle): "MainThread"\n    {frame}\n'
-WAITS = "all_reduce (torch/distributed/distributed_c10d.py:2400)"
+WITH_OPTION = 'Process {pid}: python3 -u train.py {option}\nThread {pid} (idle): "MainThread"\n    {frame}\n'
+IN_COLLECTIVE = "all_reduce (torch/distributed/distributed_c10d.py:2400)"
 
 
 @pytest.mark.parametrize("option", ["--rank {}", "--rank={}", "--global_rank {}", "trainer.rank={}"])
 def test_a_rank_in_the_commands_of_processes_is_theirs_where_all_differ(option: str, tmp_path: Path) -> None:
     def dumped(ranks: list[int]) -> str:
         return "".join(
-            COMMAND.format(
-                pid=3000 + n, option=option.format(rank), frame="read (data.py:10)" if n == 2 else WAITS
+            WITH_OPTION.format(
+                pid=3000 + n,
+                option=option.format(rank),
+                frame="read (data.py:10)" if n == 2 else IN_COLLECTIVE,
             )
             for n, rank in enumerate(ranks)
         )
