@@ -86,12 +86,15 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
             *(value for kind, value in labels if kind == LOCAL_RANK_LABEL),
         )
         local_rank = next((number for number in local_ranks if number is not None), None)
+        of_file = {
+            "the file's name": owner.rank,
+            "its node's files": in_trees.get(source),
+            "the host's name": by_host.get(who.host or ""),
+        }
         claims = {
             "its line": who.rank,
             "a label in front": label,
-            "the file's name": owner.rank,
-            "its node's files": in_trees.get(source) if not of_node else None,
-            "the host's name": by_host.get(who.host or "") if not of_node else None,
+            **({} if of_node else of_file),
             "its local rank": local_rank if one_node else None,
         }
         return replace(

@@ -58,12 +58,9 @@ def ranks_in_trees(
         elif isinstance(what, AgentRanks):
             for tree in {tree for tree in trees.values() if _is_beside(path, tree)}:
                 shifts[tree].add(what.ranks[0])
-        elif (
-            isinstance(what, ProcessExit) and event.who.rank is not None and event.who.local_rank is not None
-        ):
-            for tree in set(trees.values()):
-                if short_host(event.who.host) in map(short_host, tree.split("/")):
-                    shifts[tree].add(event.who.rank - event.who.local_rank)
+        elif isinstance(what, ProcessExit) and (shift := _shift(event.who)) is not None:
+            for tree in {tree for tree in trees.values() if short_host(event.who.host) in _nodes(tree)}:
+                shifts[tree].add(shift)
     for path, ranks in own_ranks.items():
         if len(ranks) == 1:
             shifts[trees[path]].add(min(ranks) - (owners[path].local_rank or 0))

@@ -38,7 +38,7 @@ from nodedoctor.triage.patterns.last_lines import LastLines, LastLinesOfRanks
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
 from nodedoctor.triage.patterns.open_errors import OpenErrors, is_task_end
 from nodedoctor.triage.patterns.other_way import AlternativeDetector
-from nodedoctor.triage.patterns.pid_table import CommandRanks, PidTable
+from nodedoctor.triage.patterns.pid_table import PidTable
 from nodedoctor.triage.patterns.prose import ProseDetector, is_model_text
 from nodedoctor.triage.patterns.restarts import RestartDetector, RetryHeadings
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process, is_secondary
@@ -193,7 +193,6 @@ class EventReader:
         self._traces, self._block, self._last_warning = TracebackReader(), ElasticBlock(), nccl.LastErrors()
         self._open_errors, self._retries, self._counters = OpenErrors(), RetryDetails(), StepCounters()
         self._trials, self._pids, self._pods = RayTuneTable(), PidTable(), PodDescriptions()
-        self._commands = CommandRanks()
         self._asides = (
             RetryHeadings(),
             ActivityDetector(),
@@ -214,7 +213,6 @@ class EventReader:
             line = replace(line, who=identify_speaker(line.who, own)) if own else line
         self._last = line
         self._prose.read(line)
-        self._commands.read(line)
         if is_model_text(line):
             return
         for event in (*self._dumps.read(line), *self._stalls.read(line), *self._pids.read(line)):
@@ -253,7 +251,6 @@ class EventReader:
         yield from self._dumps.flush()
         yield from self._last_lines.flush()
         yield from self._pids.flush()
-        yield from self._commands.flush()
         if self._last is not None and self._prose.is_article:
             yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
 

@@ -91,5 +91,5 @@ STOPPED_ITSELF
 _straggler
     \b[Ss]tragglers?(?: \w{1,12})? (?:identified|detected|found)?\W{0,3}<RANK>
 """.replace("<RANK>", _RANK).replace("<NOT_AS_PLANNED>", _NOT_AS_PLANNED),
-    BarrierMissed, _section_missed, _rank_missed, _straggler,
+    _section_missed, _rank_missed, _straggler,
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nodedoctor.triage.marks import Mark
@@ -30,36 +30,42 @@ _RANK = re.compile(r"\s*RANK:\s+(?P<rank>\d{1,7})$")
 """Kubeflow's operators set it for each pod: the rank of a process only where a pod has one GPU."""
 
 
+@dataclass(slots=True)
+class _Pod:
+    """A pod, as far as its description was read; `name` is '' where none is described."""
+
+    name: str = ""
+    has_one_gpu: bool = False
+    state: str = ""
+    is_last_state: bool = False
+    is_completed: bool = False
+
+
 class PodDescriptions:
     """Follows which pod is described."""
 
     def __init__(self) -> None:
-        self._pod = ""
-        self._has_one_gpu = False
-        self._state = ""
-        self._is_last_state = self._is_completed = False
+        self._pod = _Pod()
 
     def read(self, line: Line) -> Iterator[Event[Any]]:
         """The rank of a pod with one GPU, at the line of its environment."""
-        text = line.text
+        text, pod = line.text, self._pod
         begins = _NAME.match(text) or _DESCRIBES.search(text)
-        if begins or _COMMAND.match(text) or (self._pod and not _BELONGS.match(text)):
-            self._pod, self._has_one_gpu = begins["pod"] if begins else "", False
-            self._state, self._is_last_state, self._is_completed = "", False, False
-        if not self._pod:
+        if begins or _COMMAND.match(text) or (pod.name and not _BELONGS.match(text)):
+            pod = self._pod = _Pod(begins["pod"] if begins else "")
+        if not pod.name:
             return
         if (state := _STATE.match(text)) is not None:
-            self._is_last_state = state["last"] is not None
-            self._state = self._state if self._is_last_state else state["state"]
-        elif _COMPLETED.match(text) and not self._is_last_state and not self._is_completed:
-            self._is_completed = True
-            yield Event.at(line, Mark.JOB_FINISHED, who=Identity(host=self._pod))
+            pod.is_last_state = state["last"] is not None
+            pod.state = pod.state if pod.is_last_state else state["state"]
+        elif _COMPLETED.match(text) and not pod.is_last_state and not pod.is_completed:
+            pod.is_completed = True
+            yield Event.at(line, Mark.JOB_FINISHED, who=Identity(host=pod.name))
         elif (gpus := _GPUS.match(text)) is not None:
-            self._has_one_gpu = gpus["count"] == "1"
-            self._is_last_state = False
-        elif self._has_one_gpu and (match := _RANK.match(text)) is not None:
+            pod.has_one_gpu, pod.is_last_state = gpus["count"] == "1", False
+        elif pod.has_one_gpu and (match := _RANK.match(text)) is not None:
             rank = whole_number(match["rank"], LARGEST_WORLD - 1)
-            yield Event.at(line, Mark.RANK_OF_POD, who=Identity(rank=rank, host=self._pod))
+            yield Event.at(line, Mark.RANK_OF_POD, who=Identity(rank=rank, host=pod.name))
 
     def complete(self, event: Event[Any]) -> Event[Any]:
         """The event with the pod that its row names, or that is described.
@@ -67,11 +73,11 @@ class PodDescriptions:
         What ended a container that runs again, or came to another end, decides nothing, nor does what one met
         that came to its end.
         """
-        is_over = self._is_completed or (self._is_last_state and self._state in ("Running", "Terminated"))
-        if self._pod and is_over:
+        pod = self._pod
+        if pod.is_completed or (pod.is_last_state and pod.state in ("Running", "Terminated")):
             event = replace(event, manner="handled")
         if not isinstance(event.what, HostOom) or event.what.said_by != "Kubernetes" or event.who.host:
             return event
         row = _ROW.match(event.text)
-        pod = row["pod"] if row else self._pod
-        return replace(event, who=replace(event.who, host=pod)) if pod else event
+        host = row["pod"] if row else pod.name
+        return replace(event, who=replace(event.who, host=host)) if host else event

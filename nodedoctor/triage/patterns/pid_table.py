@@ -1,4 +1,4 @@
-"""Printed tables with ranks and process ids, and ranks in the commands of processes."""
+"""Printed tables with a column of ranks and one of process ids: which process each rank is."""
 
 from __future__ import annotations
 
@@ -70,29 +70,3 @@ class PidTable:
 def _cells(text: str) -> tuple[str, ...]:
     """What is between blanks, bars and commas."""
     return tuple(cell for cell in _BETWEEN.split(text) if cell)
-
-
-_COMMAND = re.compile(r"^Process (?P<pid>\d{1,7}): ")
-_OPTION = re.compile(r"(?:^|[ .])-{0,2}(?P<name>(?:global[_-]|world[_-])?rank)[= ](?P<rank>\d{1,6})(?!\S)")
-
-
-class CommandRanks:
-    """Reads the ranks in the commands of processes, which differ: a rank of LoRA is the same for all."""
-
-    def __init__(self) -> None:
-        self._lines: dict[int, Line] = {}
-        self._ranks: dict[int, int] = {}
-
-    def read(self, line: Line) -> None:
-        """Take in the command of a process, as py-spy prints it above its stacks."""
-        command = _COMMAND.match(line.text) if line.text.startswith("Process ") else None
-        option = _OPTION.search(line.text) if command else None
-        if command and option and len(self._ranks) < ROWS:
-            pid = int(command["pid"])
-            self._lines[pid], self._ranks[pid] = line, int(option["rank"])
-
-    def flush(self) -> Iterator[Event[PidRoster]]:
-        """The ranks of at least two processes, where all differ."""
-        if 1 < len(self._ranks) == len(set(self._ranks.values())):
-            roster = PidRoster(tuple(self._ranks), tuple(self._ranks.values()))
-            yield Event.at(next(iter(self._lines.values())), roster)

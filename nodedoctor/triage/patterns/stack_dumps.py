@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from nodedoctor.triage.model import LARGEST_PID, NOBODY, Event, Identity, Line
 from nodedoctor.triage.patterns.log_pattern import rank_in_words
+from nodedoctor.triage.patterns.progress import PidRoster
 from nodedoctor.triage.patterns.stacks import StackFrame, ThreadStack, is_library
 from nodedoctor.whole_numbers import whole_number
 
@@ -28,6 +29,8 @@ MOST_OPEN = 4096
 """Dumps that are read at once."""
 _BEGINS = ("Process ", "Thread ", "Timeout (")
 _PROCESS = re.compile(r"^Process (\d{1,7}): ")
+_RANK_OPTION = re.compile(r"[ .]-{0,2}(?:global[_-]|world[_-])?rank[= ](\d{1,6})(?!\S)")
+"""The rank in a process's command, where those of others differ: a rank of LoRA is the same for all."""
 _THREAD = re.compile(r'^Thread (\S+) \(([a-z+]+)\)(?:: "([^"]{0,200})")?')
 _FRAME = re.compile(r"^\s+(\S.{0,300}?) \(([^()]{1,500})\)$")
 _FAULT_TIMEOUT = re.compile(r"^Timeout \(\d{1,4}:\d\d:\d\d(?:\.\d{1,6})?\)!$")
@@ -115,6 +118,8 @@ class StackDumps:
         self._open: dict[Identity, _OpenDump] = {}
         self._above: deque[Line] = deque(maxlen=HEADINGS)
         self._lines = 0
+        self._ranks: dict[int, int] = {}
+        self._first_command: Line | None = None
 
     def read(self, line: Line) -> Iterator[Event[ThreadStack]]:
         """The stacks that end before this line."""
@@ -138,6 +143,7 @@ class StackDumps:
         if process := _PROCESS.match(text):
             yield from self._close(line.who)
             self._begin(line, whole_number(process[1], LARGEST_PID))
+            self._read_command(line, int(process[1]))
         elif thread := _THREAD.match(text):
             yield from self._read_thread(line, dump, thread)
         elif _FAULT_TIMEOUT.match(text):
@@ -150,10 +156,18 @@ class StackDumps:
         else:
             yield from self._read_other(line, dump)
 
-    def flush(self) -> Iterator[Event[ThreadStack]]:
-        """The stacks that are open."""
+    def flush(self) -> Iterator[Event[ThreadStack] | Event[PidRoster]]:
+        """The stacks that are open, and the ranks of at least two processes whose commands differ in them."""
         for who in list(self._open):
             yield from self._close(who)
+        if self._first_command is not None and 1 < len(self._ranks) == len(set(self._ranks.values())):
+            yield Event.at(self._first_command, PidRoster(tuple(self._ranks), tuple(self._ranks.values())))
+
+    def _read_command(self, line: Line, pid: int) -> None:
+        option = _RANK_OPTION.search(line.text)
+        if option is not None and len(self._ranks) < MOST_OPEN:
+            self._first_command = self._first_command or line
+            self._ranks[pid] = int(option[1])
 
     def _read_other(self, line: Line, dump: _OpenDump | None) -> Iterator[Event[ThreadStack]]:
         """A line that is no part of a dump: a heading of the next one, or between a head and its threads."""

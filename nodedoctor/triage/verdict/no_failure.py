@@ -56,7 +56,7 @@ def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
     alive = timeline.alive or calm or bool(activities or teardowns)
     alive = alive and not unfinished_bar and not lost_end
     only_dumps = calm and not (stops or done or running or timeline.steps)
-    if lost_end and in_order:
+    if lost_end and not unfinished_bar:
         headline = lost_end
     elif stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
@@ -64,8 +64,6 @@ def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = "no failure: the job came to its end"
     elif unfinished_bar:
         headline = f"the program ended in the middle of its work ({unfinished_bar}), and no line says why"
-    elif lost_end:
-        headline = lost_end
     elif running:
         headline = "no failure: NCCL's communicators run and answer"
     elif calm and not timeline.steps:

@@ -164,7 +164,7 @@ def describe_hang(timeline: Timeline) -> str:
         if event.asserted and offset > max(last_steps.get(source, -1), done.get(source, -1)):
             words = shorten(event.text, QUOTE_LENGTH, placeholder=" ...")
             return f"the job hung when it was ended, and no line says which rank held it up ({words})"
-    if done or not timeline.of_kind(CancelledByUser):
+    if done:
         return ""
     ends = [event.time for event in timeline.of_kind(CancelledByUser) if event.time is not None]
     signs = [event for event in (*steps, *timeline.of_kind(LongWork)) if event.time is not None]

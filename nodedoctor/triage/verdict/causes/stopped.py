@@ -20,6 +20,7 @@ FEWEST_RANKS = 3
 MOST_MISSING = 4
 """One rank of so many may lack it at most: of half of them it tells what their part was. Ours."""
 QUOTE_LENGTH = 80
+"""Characters of a rank's last line that a headline quotes."""
 _WAITS = re.compile(
     r"(?i)\bwait(?:s|ing)? (?:for|on|to acquire)\b(?! (?:the )?(?:other )?(?:ranks?|peers?)\b)"
 )
@@ -38,12 +39,11 @@ LONG_SHARE = 0.5
 def stalled_ranks(timeline: Timeline) -> Iterator[Candidate]:
     """A rank that says last for how long it has been held up, while others wait for it in a collective."""
     limits = [wait.work.timeout_ms / 1000 for wait in timeline.waits if wait.work.timeout_ms]
-    gave_up = {event.who.rank for event in timeline.timeout_events}
     stalled = [
         event
         for event in timeline.last_lines
         if event.who.rank is not None
-        and event.who.rank not in gave_up
+        and not timeline.gave_up(event.who)
         and limits
         and _stalled_seconds(event.text) >= LONG_SHARE * min(limits)
     ]
