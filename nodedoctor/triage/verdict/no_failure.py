@@ -24,7 +24,7 @@ from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.timeline.model import WAIT_ERRORS, Timeline, offsets_by_source
-from nodedoctor.triage.verdict.undetermined import describe_hang, describe_lost_end
+from nodedoctor.triage.verdict.open_end import describe_hang, describe_lost_end
 from nodedoctor.wording import count_with_noun
 
 EVIDENCE = 8
