@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from nodedoctor.patterns import mask_digits
 from nodedoctor.triage.identity.labels import Sources, is_permutation
 from nodedoctor.triage.identity.paths import numbered_names, own_name
 from nodedoctor.triage.identity.world import short_host
@@ -105,7 +106,7 @@ def _differing_words(names: Sequence[str]) -> Iterator[dict[str, str]]:
     forms: dict[tuple[str, ...], list[tuple[str, list[str]]]] = defaultdict(list)
     for name in names:
         words = list(_host_words(name))
-        forms[tuple(_DIGITS.sub("0", word) for word in words)].append((name, words))
+        forms[tuple(mask_digits(word) for word in words)].append((name, words))
     for form, group in forms.items():
         for column in range(len(form)):
             column_words = {name: words[column] for name, words in group}

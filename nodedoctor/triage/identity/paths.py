@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from nodedoctor.patterns import mask_digits
 from nodedoctor.triage.identity.labels import Sources, SourceStats, is_permutation
 from nodedoctor.triage.model import Identity
 
@@ -89,7 +90,7 @@ def numbered_names(names: Sequence[str]) -> list[dict[str, int]]:
     forms: dict[str, list[tuple[str, list[int]]]] = defaultdict(list)
     for name in names:
         numbers = [int(digits) for digits in _DIGITS.findall(name) if len(digits) < 12]
-        forms[_DIGITS.sub("0", name)].append((name, numbers))
+        forms[mask_digits(name)].append((name, numbers))
     columns = (
         {name: numbers[column] for name, numbers in group}
         for group in forms.values()

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from nodedoctor.patterns import mask_digits
 from nodedoctor.triage.lines.prefixes import is_known
 from nodedoctor.triage.model import NOBODY, Line
 
@@ -21,7 +22,6 @@ BORDER_SHARE = 0.6
 _PADDING_ENDS = " │┃|+╮╯╭╰┐┘┤├─━═=-_*#"
 """Ends of lines that were filled up to a width and not broken at it."""
 _HEAD = re.compile(r"\d+|\s+")
-_NUMBER = re.compile(r"\d+")
 
 
 def broken_width(texts: Sequence[str]) -> int:
@@ -36,7 +36,7 @@ def broken_width(texts: Sequence[str]) -> int:
     often = OFTEN - (widest in TERMINALS)
     if widest < NARROWEST or lengths[widest] < often or near > lengths[widest]:
         return 0
-    if len({_NUMBER.sub("0", text) for text in texts if len(text) == widest}) < often:
+    if len({mask_digits(text) for text in texts if len(text) == widest}) < often:
         return 0  # ranks that say the same
     if sum(text[-1] in _PADDING_ENDS for text in texts if len(text) == widest) * 2 > lengths[widest]:
         return 0  # filled up with blanks

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, islice, pairwise
 
+from nodedoctor.patterns import mask_digits
 from nodedoctor.record import record
 from nodedoctor.triage.lines.times import MONTHS
 
@@ -36,7 +37,6 @@ LEVELS = (
     "Debug", "Info", "Notice", "Warning", "Error", "Critical",
 )  # fmt: skip
 _TOKEN = re.compile(r"^ *\d+|(?<! ) {2,}\d+|\d+|[A-Za-z]+|\s|.", re.DOTALL)
-_NUMBER = re.compile(r"\d+")
 _BAR = "%" + re.escape("|")
 """Where a bar begins: its name is in front of it, and no prefix."""
 _MONTHS = (*MONTHS, "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -158,7 +158,7 @@ def _line_shape(text: str) -> tuple[str, ...]:
 def _count_shapes(texts: Iterable[str]) -> Counter[tuple[str, ...]]:
     """The lines of each shape."""
     shapes: Counter[tuple[str, ...]] = Counter()
-    fronts = (_NUMBER.sub("0", text[: 2 * PREFIX_LENGTH])[:PREFIX_LENGTH] for text in texts)
+    fronts = (mask_digits(text[: 2 * PREFIX_LENGTH])[:PREFIX_LENGTH] for text in texts)
     for text, count in Counter(fronts).items():
         shapes[_line_shape(text)] += count
     del shapes[()]

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
+from nodedoctor.patterns import mask_digits
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import SERIOUS, Identity, Line
@@ -75,7 +76,7 @@ class ActivityDetector:
         if self._has_rows or now is None or line.level not in ("", "I") or text == self._last_row:
             return False
         self._last_row = text
-        form = _NUMBER.sub("0", text)
+        form = mask_digits(text)
         if form == text or (form not in self._rows and len(self._rows) >= MOST_FORMS) or _WAITS.search(text):
             return False
         begin, count = self._rows.get(form, (now, 0))
@@ -88,7 +89,6 @@ ENOUGH_LINES = 20
 """Ordinary lines behind the last error; a program that cleans up and ends has fewer. Ours."""
 MOST_FORMS = 256
 """Forms of lines that are counted behind an error."""
-_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class _LinesBehind:
         if line.level == "I":
             self.informed += 1
             return self.informed >= ENOUGH_LINES
-        form = _NUMBER.sub("0", line.text)
+        form = mask_digits(line.text)
         if line.level or " " not in form or (form not in self.forms and len(self.forms) >= MOST_FORMS):
             return False
         self.forms[form] += 1

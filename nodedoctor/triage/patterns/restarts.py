@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from nodedoctor.patterns import mask_digits
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import NOBODY, Line
@@ -22,7 +23,6 @@ COMPARED_LETTERS = 40
 """Letters by which lines are compared: behind them are arguments, which people change. Ours."""
 MOST_BEGINNINGS = 16
 """Beginnings remembered: people try again a few times."""
-_NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[A-Za-z]{3}")
 _NOT_AGAIN = re.compile(r"^Traceback \(|\w(?:Deprecation|Syntax|User|Future|Runtime)?Warning: ")
 """Failures, and what Python says only when it compiles a file for the first time."""
@@ -66,7 +66,7 @@ class RestartDetector:
         if not self._lines_left or text[:1].isspace() or _NOT_AGAIN.search(text) or not _WORD.search(text):
             return None
         self._lines_left -= 1
-        masked = _NUMBER.sub("0", text)[:COMPARED_LETTERS]
+        masked = mask_digits(text)[:COMPARED_LETTERS]
         if len(self._first_lines) < FIRST:
             if masked not in self._first_lines:
                 self._first_lines.append(masked)
@@ -85,7 +85,7 @@ class RestartDetector:
 
     def note_failure(self, line: Line) -> None:
         """Note the failure in this line: the next run may begin behind it."""
-        masked = _NUMBER.sub("0", line.text)[:COMPARED_LETTERS]
+        masked = mask_digits(line.text)[:COMPARED_LETTERS]
         begins = tuple(first_line for first_line in self._first_lines if first_line != masked)
         if (
             len(begins) >= FEWEST

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from nodedoctor.patterns import mask_digits
 from nodedoctor.record import record
 from nodedoctor.triage.lines.required_literals import required_literals
 from nodedoctor.triage.patterns import bars, progress, unclassified
@@ -13,7 +14,6 @@ from nodedoctor.triage.patterns.log_pattern import LogPattern
 
 MOST_SHAPES = 4096
 """Shapes of lines remembered; logs repeat a few hundred."""
-_NUMBER = re.compile(r"\d+")
 
 Count = tuple[str, tuple[float, ...]]
 """The name of a counter and its value in a line."""
@@ -53,7 +53,7 @@ class LineShapes:
 
     def shape_of(self, text: str) -> LineShape:
         """The shape of a line."""
-        masked = _NUMBER.sub("0", text)
+        masked = mask_digits(text)
         shape = self._shapes.get(masked)
         if shape is None:
             if len(self._shapes) >= MOST_SHAPES:
@@ -121,4 +121,4 @@ def _pattern_words(patterns: Iterable[re.Pattern[str]], shortest: int = 3) -> tu
 
 
 def _mask_digits(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_NUMBER.sub("0", word) for word in words))
+    return tuple(dict.fromkeys(mask_digits(word) for word in words))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from nodedoctor.patterns import mask_digits
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.cuda import DEVICE_ERRORS
@@ -26,7 +27,6 @@ PAST_DEATH = 20
 """Steps behind the end of a process that no rank's end leaves to the others, who meet it in each. Ours."""
 WORDS = 4
 """Words of a message that stay the same when a program fails in the same place again. Ours."""
-_DIGITS = re.compile(r"\d+")
 _LAST_WORDS = re.compile(r"thread terminated with exception: |^\s*what\(\): ")
 """With which torch's watchdog and C++ end a process, whatever the others still count."""
 
@@ -132,7 +132,7 @@ def _error_kinds(event: Event[Any]) -> set[str]:
 
 def message_shape(text: str) -> str:
     """What messages from the same place of a program have in common."""
-    return _DIGITS.sub("#", " ".join(text.split()[:WORDS]))
+    return mask_digits(" ".join(text.split()[:WORDS]))
 
 
 def outlived_before(complaint: Event[Any], complaints: Iterable[Event[Any]], last_step: int) -> bool:
