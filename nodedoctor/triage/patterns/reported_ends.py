@@ -7,6 +7,8 @@ Often it is all that a log has of the end: the program's own last words went els
 
 from __future__ import annotations
 
+import re
+
 from nodedoctor.triage.patterns.exits import LauncherSignalled, PeersTerminated, ProcessExit, mpich_abort
 from nodedoctor.triage.patterns.rows import read_rows
 
@@ -94,11 +96,15 @@ ProcessExit  of_job
 
 _SMALL = r"(?!130\b|143\b|-15\b|-2\b)-?(?:[1-9]\d?|1\d\d|255)\b(?!\.\d)"
 """A code of a process that was not asked to end; from 200 on it may be a status of HTTP."""
+STATES_EXIT = re.compile(
+    rf"\b(?:exit|exited with|code|status|rc|error)\W{{1,12}}{_SMALL}\W{{0,3}}$", re.IGNORECASE
+)
+"""That something ended with a code, in whatever words, at the end of a line."""
 _PROGRAMS = rf"""
 # make, just, npm, GNU time, pdsh, PM2, supervisord, Docker, Snakemake, Metaflow
 UNREAD_TROUBLE
     \bmake(?:\[\d+\])?: \*\*\* \[.{{1,200}}\] (?:Error {_SMALL}|Killed|Aborted|Terminated|Segmentation fault)
-    |^error: Recipe `.{{1,80}}` failed\b|^npm ERR! code ELIFECYCLE
+    |^error: [Rr]ecipe `.{{1,80}}` failed\b|^npm ERR! code (?:ELIFECYCLE|{_SMALL})
     |\bgave up: \S+ entered FATAL state
     |^Command (?:exited with non-zero status {_SMALL}|terminated by signal \d)
     |^pdsh@\S+: \S+: ssh exited with exit code {_SMALL}|\bApp \[\S+\] exited with code \[{_SMALL}\]
@@ -110,7 +116,8 @@ UNREAD_TROUBLE
     (?:\bexited with |\bfailed with |\bended with |\bdied with |\bcrashed with |\bterminated with )
     (?:an? )?(?:non-?zero )?(?:(?:exit|return) )?(?:code|status)(?: of)?\W{{0,3}}{_SMALL}
 UNREAD_TROUBLE
-    ^\W{{0,4}}(?:[Ee]xit code|[Ee]xit status|[Ee]xited with|[Rr]eturn code)\W{{1,3}}{_SMALL}$
+    (?:\breturned exit code|^\++ exit)\W{{1,3}}{_SMALL}$
+    |^\W{{0,16}}(?:[Ee]xit [Cc]ode|[Ee]xit status|[Ee]xited with|[Rr]eturn code)\W{{1,9}}{_SMALL}$
 # monitors and launchers of programs, which end what they watch
 UNREAD_TROUBLE
     \b(?:[Kk]illing|[Tt]erminating|[Aa]borting)\s(?:the\s|this\s)?(?:whole\s|entire\s|remaining\s)?

@@ -25,6 +25,7 @@ from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
+from nodedoctor.triage.patterns.reported_ends import STATES_EXIT
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.store import BarrierMissed
 from nodedoctor.triage.patterns.trace import ExceptionRaised
@@ -164,11 +165,12 @@ def drop_teardown_behind_success(events: list[Event[Any]]) -> list[Event[Any]]:
     calm = any(map(_reports_success, events[: end + 1])) and not any(
         is_trouble(event) and not _is_taken_down(event.what) for event in behind
     )
+
     teardown = {
         event.place
         for event in behind
         if (isinstance(event.what, ExceptionRaised) and event.what.in_thread)
-        or (calm and _is_taken_down(event.what))
+        or (calm and _is_taken_down(event.what) and not STATES_EXIT.search(event.text))
     }
     return [event for event in events if event.place not in teardown or event.kind in QUIET]
 
