@@ -113,7 +113,6 @@ def test_what_all_were_started_with_wrongly_is_of_all(world: int, said: str, tmp
     [
         "INFO:root:Beginning (rank: 0/1)",
         "| distributed init (rank 0/1)",
-        "[Rank 0/1] ready",
         "Global rank 0 of 1",
         "world_size: 1",
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from nodedoctor.patterns import mask_digits
@@ -13,6 +13,9 @@ from nodedoctor.triage.identity.labels import Sources, SourceStats, is_permutati
 from nodedoctor.triage.model import Identity
 
 _RANK = re.compile(r"(?<![a-z])(?:global[_-]?)?rank[._-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_NODE = re.compile(r"(?<![a-z])(?:node|host|machine|server)[._-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_OUTPUT = re.compile(rf"/{_RANK.pattern}/(?:std)?(?:out|err)(?:put|or)?(?:\.\w{{1,5}})?$", re.IGNORECASE)
+"""The output of a process in a folder of its own."""
 _GPU = re.compile(r"(?<![a-z])gpu[_-]?(0|[1-9]\d?)(?!\d)", re.IGNORECASE)
 """A GPU's index is not padded: `gpu-005` is a host."""
 _LOCAL_RANK = re.compile(
@@ -35,11 +38,13 @@ def own_name(path: str) -> str:
 
 def identities_from_paths(sources: Sources, world: int | None) -> dict[str, Identity]:
     """The identity of each file, by a named number or by the one that differs."""
-    owners = {source: _identity_from_path(source) for source in sources}
+    several = len({os.path.dirname(source) for source in sources}) > 1
+    owners = {source: _identity_from_path(source, own_folder=several) for source in sources}
     for numbers in numbered_names(list(sources)):
         contradicted = any(sources[source].ranks - {number} for source, number in numbers.items())
         agreed = any(sources[source].ranks == {number} for source, number in numbers.items())
-        likely = agreed or world == len(numbers) or _written_together([sources[name] for name in numbers])
+        together = agreed or _written_together([sources[name] for name in numbers])
+        likely = world == len(numbers) or (together and not _of_nodes(numbers))
         if not contradicted and likely and is_permutation(numbers.values(), world):
             for source, number in numbers.items():
                 if owners[source].rank is None and owners[source].local_rank is None:
@@ -50,9 +55,19 @@ def identities_from_paths(sources: Sources, world: int | None) -> dict[str, Iden
     return owners
 
 
-def _identity_from_path(path: str) -> Identity:
-    """What a path says about the process that wrote it."""
-    ranks, gpus = _RANK.findall(own_name(path)), _GPU.findall(path)
+def _of_nodes(numbers: Mapping[str, int]) -> bool:
+    """True where numbers are those of nodes, by their names: each may have several ranks."""
+    return all(str(number) in map(_plain, _NODE.findall(own_name(name))) for name, number in numbers.items())
+
+
+def _plain(digits: str) -> str:
+    return digits.lstrip("0") or "0"
+
+
+def _identity_from_path(path: str, *, own_folder: bool) -> Identity:
+    """What a path says about the process that wrote it; a folder of all files is no process's own."""
+    own_folder = own_folder or _OUTPUT.search(path) is not None
+    ranks, gpus = _RANK.findall(own_name(path) if own_folder else os.path.basename(path)), _GPU.findall(path)
     local, pid = _LOCAL_RANK.search(path), _PID.search(path)
     return Identity(
         rank=int(ranks[-1]) if ranks else None,

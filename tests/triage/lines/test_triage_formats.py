@@ -131,6 +131,7 @@ def test_the_place_of_a_line_in_every_envelope(tmp_path: Path) -> None:
 
 def test_an_archive_of_all_ranks_logs(tmp_path: Path) -> None:
     logs = {f"run/rank_{rank}.log": caught(rank).replace(f"[rank{rank}]:", "") for rank in (0, 1, 3)}
+    logs["run/rank_2.log"] = steps(1, 5)
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for name, content in logs.items():
             archive.writestr(name, content)

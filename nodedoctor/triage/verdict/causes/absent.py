@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodedoctor.triage.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.identity.world import is_one_node, short_host
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
+from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.log_pattern import SIGNALS
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, is_brief
 from nodedoctor.triage.patterns.store import GlooTimeout
 from nodedoctor.triage.patterns.trace import ExceptionRaised
@@ -17,6 +19,7 @@ from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.wording import count_with_noun, decimal, singular_or_plural
 
+SIGABRT = SIGNALS["SIGABRT"]
 _SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model|state|pretrained|weights)")
 """Functions and process groups that save, as torchtune, NeMo, Megatron and Lightning call them."""
 
@@ -89,6 +92,8 @@ def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
     people = {who.rank: who for who in distinct_ranks(event.who for event in timeline.events)}
     gave_up = {event.who.rank for event in timeline.timeout_events}
     ends = groups.ranks_waited_for(timeline) - waited - gave_up
+    if _have_lost_logs(timeline, ends):
+        return ()
     if ends and not timeline.folded and len(ends) <= max(1, len(waited) // 2):
         return tuple(people.get(rank, Identity(rank=rank)) for rank in sorted(ends))
     if timeline.folded or len(waited) < 2 or len({wait.work.signature for wait in timeline.waits}) > 1:
@@ -98,9 +103,25 @@ def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
     if any(w.event.who.group_rank not in (None, w.who.rank) for w in timeline.waits):
         ranks &= waited
     missing = sorted(ranks - waited)
+    if _have_lost_logs(timeline, missing):
+        return ()
     if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(ranks) // 3):
         return ()
     return tuple(people.get(rank, Identity(rank=rank)) for rank in missing if rank not in gave_up)
+
+
+def _have_lost_logs(timeline: Timeline, missing: Iterable[int]) -> bool:
+    """True where each rank that waited has a file of its own, and one that did not has none here, or aborted.
+
+    A watchdog aborts the rank that waited: a rank that its launcher saw abort with all of them waited, too.
+    """
+    files = {wait.event.place.source for wait in timeline.waits}
+    speakers = {event.who.rank for event in timeline.last_lines}
+    exits = timeline.of_kind(ProcessExit)
+    aborted = {event.who.rank for event in exits if event.what.signal == SIGABRT}
+    with_all = timeline.waiting_ranks <= aborted
+    has_own_file = len(files) == len(timeline.waits) > 1
+    return has_own_file and any(rank not in speakers or (with_all and rank in aborted) for rank in missing)
 
 
 def sole_silent_rank(timeline: Timeline, reports: Sequence[Event[Any]]) -> Identity | None:

@@ -1,0 +1,48 @@
+"""A rank whose log is not among those of all others is not the one that held them up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import caught, culprits, elastic, steps
+
+from nodedoctor.triage.job import examine_job
+from nodedoctor.triage.verdict.result import TriageResult
+
+WORLD = 8
+
+
+def folder_of_logs(folder: Path, missing: int, *, own: str | None, launcher: str = "") -> TriageResult:
+    """What is said of ranks that waited, each in its own log, and one with another log, or none."""
+    folder.mkdir()
+    for rank in range(WORLD):
+        if rank != missing:
+            (folder / f"rank{rank}.log").write_text(f"world_size={WORLD}\n{steps(1, 5)}{caught(rank)}")
+        elif own is not None:
+            (folder / f"rank{rank}.log").write_text(own)
+    if launcher:
+        (folder / "torchrun.log").write_text(launcher)
+    return examine_job([str(folder)])
+
+
+@pytest.mark.parametrize("missing", range(WORLD))
+@pytest.mark.parametrize("own", [None, ""], ids=["no-log", "empty-log"])
+def test_a_rank_without_a_log_is_not_named(missing: int, own: str | None, tmp_path: Path) -> None:
+    examined = folder_of_logs(tmp_path / "logs", missing, own=own)
+    assert (examined.verdict.cause, culprits(examined)) == ("undetermined", [])
+
+
+@pytest.mark.parametrize("missing", range(WORLD))
+def test_a_rank_whose_log_shows_no_wait_is_named(missing: int, tmp_path: Path) -> None:
+    assert culprits(folder_of_logs(tmp_path / "logs", missing, own=steps(1, 5))) == [missing]
+    waits = "".join(caught(rank) for rank in range(WORLD) if rank != missing)
+    (tmp_path / "all.log").write_text(f"world_size={WORLD}\n{steps(1, 5)}{waits}")
+    assert culprits(examine_job([str(tmp_path / "all.log")])) == [missing]
+
+
+@pytest.mark.parametrize("missing", [0, 3, 7])
+def test_a_rank_that_aborted_with_all_others_waited_too(missing: int, tmp_path: Path) -> None:
+    launcher = elastic([(rank, -6) for rank in range(WORLD)], missing)
+    examined = folder_of_logs(tmp_path / "logs", missing, own=steps(1, 5), launcher=launcher)
+    assert culprits(examined) == []
