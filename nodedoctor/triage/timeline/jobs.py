@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,8 @@ DAY = 86400.0
 """The same for logs in which hardly a line has a time: one that is pasted is of the same day. Ours."""
 _NUMBER = re.compile(r"(?:slurm|job|jobid|sge|pbs|lsf)[-_.]?(\d{3,12})(?!\d)", re.IGNORECASE)
 _Span = tuple[float | None, float | None]
+_Pids = dict[tuple[str, str, int], set[int]]
+"""Process ids by folder, host and rank: those of attempts are in folders of their own."""
 OF_A_JOB = (TrainingStep, Mark.JOB_FINISHED, WorldSize, Communicator, ExceptionRaised, TimedOut, ProcessExit)
 
 
@@ -47,20 +50,24 @@ class LoggedJob:
     last: float | None = None
     is_timed: bool = False
     """Whether enough lines have a time in the logs of which these are the first and the last one."""
+    pids: _Pids = field(default_factory=dict)
 
-    def accepts(self, number: str, stats: SourceStats, ranks: set[int]) -> bool:
+    def accepts(self, number: str, stats: SourceStats, ranks: set[int], pids: _Pids) -> bool:
         """Whether a log can be of this job."""
         own_number = _job_number(self.sources[0])
         if own_number and number and own_number != number:
+            return False
+        if any(pids[key].isdisjoint(self.pids[key]) for key in pids.keys() & self.pids.keys()):
             return False
         elsewhere = self.hosts and stats.hosts and self.hosts.isdisjoint(stats.hosts)
         shared = bool(self.ranks & ranks) or not (self.ranks or ranks or elsewhere)
         gap = GAP if self.is_timed and stats.is_timed else DAY
         return not (shared and _are_apart((self.first, self.last), (stats.first, stats.last), gap))
 
-    def add_log(self, source: str, stats: SourceStats, ranks: set[int]) -> None:
+    def add_log(self, source: str, stats: SourceStats, ranks: set[int], pids: _Pids) -> None:
         """Add a log."""
         self.sources.append(source)
+        self.pids |= {key: self.pids.get(key, set()) | numbers for key, numbers in pids.items()}
         self.hosts |= stats.hosts
         self.ranks |= ranks
         if stats.first is None or stats.last is None or (self.is_timed and not stats.is_timed):
@@ -72,12 +79,12 @@ class LoggedJob:
 
 def separate_jobs(events: Sequence[Event[Any]], speakers: Sources) -> list[LoggedJob]:
     """The jobs in these logs, the oldest first; one when nothing tells two apart."""
-    ranks = _ranks_by_log(events, speakers)
+    ranks, pids = _ranks_by_log(events, speakers), _pids_by_log(events)
     job_logs = {e.place.source for e in events if e.kind in OF_A_JOB} & speakers.keys()
     jobs: list[LoggedJob] = []
     for source in sorted(job_logs, key=lambda name: (speakers[name].first or 0.0, name)):
         stats, number = speakers[source], _job_number(source)
-        matching = [job for job in jobs if job.accepts(number, stats, ranks[source])]
+        matching = [job for job in jobs if job.accepts(number, stats, ranks[source], pids[source])]
         if not matching:
             matching = [LoggedJob(_job_name(source, number, {job.id for job in jobs}))]
             jobs += matching
@@ -88,11 +95,12 @@ def separate_jobs(events: Sequence[Event[Any]], speakers: Sources) -> list[Logge
             else []
         )
         job = (neighbours or matching)[-1]
-        job.add_log(source, stats, ranks[source])
+        job.add_log(source, stats, ranks[source], pids[source])
     for job in jobs:
         sources = set(job.sources)
         job.world = world_size([event for event in events if event.place.source in sources])
-    return sorted(jobs, key=lambda job: (job.last or 0.0, job.id))
+    dated = all(job.last is not None for job in jobs)  # else their names have dates or numbers, if anything
+    return sorted(jobs, key=lambda job: (job.last if dated and job.last is not None else 0.0, job.id))
 
 
 def events_of(job: LoggedJob, jobs: Iterable[LoggedJob], events: Iterable[Event[Any]]) -> list[Event[Any]]:
@@ -118,6 +126,17 @@ def _job_name(source: str, number: str, used_ids: set[str]) -> str:
     """What a person calls a job: its number, else the name of its first log."""
     name = number or os.path.basename(source)
     return name if name not in used_ids else source
+
+
+def _pids_by_log(events: Iterable[Event[Any]]) -> dict[str, _Pids]:
+    """The process ids of ranks by log; a rank that has another one was started again."""
+    pids: dict[str, _Pids] = defaultdict(dict)
+    for event in events:
+        source, who = event.place.source, event.who
+        if isinstance(event.what, Communicator) and who.pid is not None and who.host is not None:
+            key = os.path.dirname(source), who.host, event.what.rank
+            pids[source].setdefault(key, set()).add(who.pid)
+    return pids
 
 
 def _ranks_by_log(events: Iterable[Event[Any]], speakers: Sources) -> dict[str, set[int]]:

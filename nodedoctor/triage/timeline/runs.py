@@ -10,7 +10,7 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event, Identity
-from nodedoctor.triage.patterns.exits import OF_A_SCRIPT, LauncherSignalled, ProcessExit
+from nodedoctor.triage.patterns.exits import OF_A_SCRIPT, LauncherSignalled, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, WorldSize
 from nodedoctor.triage.patterns.restarts import Restarted
@@ -92,6 +92,7 @@ class _RunState:
     moved: bool = False
     raised: bool = False
     several: bool = False
+    stopped: bool = False
 
     def read(self, event: Event[Any]) -> None:
         what = event.what
@@ -101,11 +102,13 @@ class _RunState:
         self.moved = self.moved or isinstance(what, TrainingStep)
         self.raised = self.raised or _ends_program(event)
         self.several = self.several or _is_of_several(event)
+        self.stopped = self.stopped or isinstance(what, PeersTerminated)
 
     @property
     def is_over(self) -> bool:
         """True when a launcher that begins now begins another run."""
-        return self.fatal or (self.done and self.moved) or (self.raised and not self.several)
+        taken_down = self.moved and (self.done or (self.stopped and self.trouble))
+        return self.fatal or taken_down or (self.raised and not self.several)
 
 
 def of_one_process(events: list[Event[Any]]) -> bool:
