@@ -32,7 +32,7 @@ from nodedoctor.triage.patterns.assertion import assertion_of, is_warning, names
 from nodedoctor.triage.patterns.bars import RayTuneTable, parse_bar
 from nodedoctor.triage.patterns.completed import REPORTS_OF_SUCCESS
 from nodedoctor.triage.patterns.elastic import ElasticBlock
-from nodedoctor.triage.patterns.handling import tells_replacement
+from nodedoctor.triage.patterns.handling import is_of_other_run, tells_replacement
 from nodedoctor.triage.patterns.kubernetes import PodDescriptions
 from nodedoctor.triage.patterns.last_lines import LastLines, LastLinesOfRanks
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
@@ -425,7 +425,8 @@ def _is_report(what: object, line: Line, match: re.Match[str]) -> bool:
     """True for what a launcher or library reports of others and survives; no exception."""
     raised = names_error(line.text[: match.end()])
     own = isinstance(what, exits.ProcessExit) and not what.helper
-    return (own and not raised and not tells_replacement(line.text)) or _only_level_warns(what, line, match)
+    own = own and not raised and not tells_replacement(line.text)
+    return (own or _only_level_warns(what, line, match)) and not is_of_other_run(line.text)
 
 
 def _is_optional(what: object) -> bool:

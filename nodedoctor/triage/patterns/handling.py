@@ -74,9 +74,13 @@ caught
   handled exception: {}
     (?:(?:exception|error|failure) (?:was )?|was |been )(?:handled|caught)\b
     |handled (?:an? )?(?:exception|error|failure)\b|(?<!not )handled:|caught and \w+\b
-earlier run
+other run
   note: previous run ended with {}
-    (?:previous|earlier|prior) (?:run|attempt|job|try|session|launch)\b|last (?:run|job|session|launch)\b
+    (?:previous|earlier|prior|last) (?:run|job|session|launch)\b|for reference\b
+    |(?:last (?:week|month|night|time)|yesterday)(?:'s)? (?:run|job|try|attempt|launch)\b
+earlier try
+  recovered from {}
+    (?:previous|earlier|prior) (?:attempt|try)\b
     |last (?:attempt|try) (?:had |was )?(?:ended|failed|died|crashed|killed)\b
     |(?:resum(?:ed|ing)|restart(?:ed|ing)|recover(?:ed|ing|y)|succeeded) (?:after|from)\b|reconnected\b
     |succeeded (?:on|at) (?:the )?(?:second|third|next|\d{1,3}(?:nd|rd|th)) (?:attempt|try)\b
@@ -99,6 +103,7 @@ def _any_of(phrases: Iterable[HandlingPhrase]) -> re.Pattern[str]:
 
 _HANDLED = _any_of(PHRASES)
 _REPLACED = _any_of(row for row in PHRASES if row.name == "replaced")
+_OTHER_RUN = _any_of(row for row in PHRASES if row.name == "other run")
 _TRY_COUNT = re.compile(
     r"(?<![\w-])(?:retry|attempt|try)\W{0,2}(\d{1,6}) ?(?:/|of|out of) ?(\d{1,6})\b", re.IGNORECASE
 )
@@ -140,6 +145,11 @@ def tells_what_is_next(text: str) -> bool:
 def tells_replacement(text: str) -> bool:
     """True for a line that says of a process that ended that another one has its place."""
     return _REPLACED.search(text) is not None
+
+
+def is_of_other_run(text: str) -> bool:
+    """True for a line about a run before this one."""
+    return _OTHER_RUN.search(text) is not None
 
 
 def counts_tries(text: str) -> bool:

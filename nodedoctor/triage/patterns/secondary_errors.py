@@ -28,6 +28,8 @@ _ECHO_WORDS = re.compile(
     r"Connection (?:closed|reset)|monitoredBarrier|Timed out waiting"
     r"|communicator was aborted|DEADLINE_EXCEEDED|UNAVAILABLE: "
     r"|Horovod has been shut down"
+    r"|\b(?:inspect|see|check) the (?:previous|above|first|original) (?:error|exception|traceback|log)"
+    r"|\b(?:due to|because of) (?:worker|actor|task)s? (?:errors?|failures?)\b"
     r"|collectives on ranks|Socket Timeout"
     r"|has died|died unexpectedly|[Ss]erver (?:failed to start|process exited)"
     r"|processes exited with non-zero|ExecuteUserScriptError|failed with a non-zero exit code"

@@ -15,6 +15,7 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.trace import ExceptionRaised
@@ -43,6 +44,7 @@ class JobContext:
     wait_starts: dict[int | None, float]
     """When the last wait of each rank began."""
     past_start: bool
+    had_communicator: bool
     all_waited: bool
     first_were_killed: bool
     last_end: dict[str, int]
@@ -52,6 +54,8 @@ class JobContext:
     story: OwnStory
     passed_stacks: frozenset[Place]
     """Where stacks are of a job that went on."""
+    documents: frozenset[str]
+    """Notes, scripts and settings in the folder of a job that came to its end."""
 
 
 def describe_job(
@@ -66,6 +70,7 @@ def describe_job(
     return JobContext(
         wait_starts,
         _is_past_start(events, waits),
+        any(isinstance(event.what, Communicator) and event.what.step == "Init COMPLETE" for event in events),
         # where every rank waited, none had failed early
         bool(waits) and expected is not None and {wait.who.rank for wait in waits} >= set(range(expected)),
         # unlike processes with an exception
@@ -74,11 +79,20 @@ def describe_job(
         {(e.place.source, e.who.rank): e.place.offset for e in events if _is_end(e) and is_own_error(e.what)},
         read_own_story(events),
         places_of_passed_stacks(events),
+        _documents_beside_success(events),
     )
 
 
+def is_of_document(event: Event[Any], job: JobContext) -> bool:
+    """True for the bare words of an error in a document: no time, no rank, no stack."""
+    framed = isinstance(event.what, ExceptionRaised) and bool(event.what.frames)
+    return event.place.source in job.documents and event.who.rank is None and not framed
+
+
 def is_startup_error(event: Event[Any], job: JobContext) -> bool:
-    """True for what keeps a program from its first step, in a job past that."""
+    """True for what keeps a program from its first step, or nodes from meeting, in a job past that."""
+    if job.had_communicator and isinstance(event.what, Symptom) and event.what.name == RENDEZVOUS:
+        return True
     return job.past_start and event.who.rank is None and _prevents_start(event.what)
 
 
@@ -120,6 +134,21 @@ def is_retold(event: Event[Any], job: JobContext) -> bool:
     if event.who.rank is not None:
         return job.last_error.get((source, event.who.rank), offset) > offset
     return any(end > offset or log != source for log, end in job.last_end.items())
+
+
+_DOCUMENT = re.compile(
+    r"(?:^|/)(?:readme|notes?|todo|faq|changelog)\b[^/]{0,40}$|\.(?:md|rst|sh|bash|sbatch|py|ya?ml|toml|cfg|ini)$",
+    re.IGNORECASE,
+)
+"""Names of files that no job prints."""
+
+
+def _documents_beside_success(events: Sequence[Event[Any]]) -> frozenset[str]:
+    """The documents without a line of a job's, where another file reports the job's success."""
+    documents = {event.place.source for event in events if _DOCUMENT.search(event.place.source)}
+    logs = {e.place.source for e in events if e.time is not None or isinstance(e.what, TrainingStep)}
+    done = any(e.what is Mark.JOB_FINISHED and e.place.source not in documents for e in events)
+    return frozenset(documents - logs) if done else frozenset()
 
 
 def _is_end(event: Event[Any]) -> bool:
