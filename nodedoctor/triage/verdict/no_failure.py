@@ -53,7 +53,8 @@ def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
     activities = [] if timeline.alive else timeline.of_kind(TrainingActivity)
     teardowns = [e for e in timeline.of_kind(Communicator) if e.what.step.startswith("Destroy")]
     lost_end = describe_hang(timeline) or ("" if in_order else describe_lost_end(timeline))
-    alive = timeline.alive or calm or bool(activities or teardowns)
+    full_bar = _ended_behind_full_bar(timeline)
+    alive = timeline.alive or calm or full_bar or bool(activities or teardowns)
     alive = alive and not unfinished_bar and not lost_end
     only_dumps = calm and not (stops or done or running or timeline.steps)
     if lost_end and not unfinished_bar:
@@ -62,6 +63,8 @@ def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
     elif done:
         headline = "no failure: the job came to its end"
+    elif full_bar and not unfinished_bar:
+        headline = "no failure: a progress bar came to its end, and its program ended by itself"
     elif unfinished_bar:
         headline = f"the program ended in the middle of its work ({unfinished_bar}), and no line says why"
     elif running:
@@ -151,6 +154,13 @@ def _unfinished_bar(timeline: Timeline) -> str:
     if last is None or last.what.length is None or last.what.is_full:
         return ""
     return f"{int(last.what.last[-1])} of {last.what.length}"
+
+
+def _ended_behind_full_bar(timeline: Timeline) -> bool:
+    """True where a program ended by itself behind a bar that had come to its end."""
+    ends = offsets_by_source(timeline.marked(Mark.PROGRAM_ENDED), max)
+    bars = offsets_by_source((e for e in timeline.of_kind(TrainingStep) if e.what.is_full), max)
+    return any(bars[source] < ends.get(source, -1) for source in bars)
 
 
 def _is_no_job(timeline: Timeline, coverage: Coverage) -> bool:

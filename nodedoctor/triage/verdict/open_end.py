@@ -29,11 +29,14 @@ def describe_hang(timeline: Timeline) -> str:
     done = offsets_by_source(timeline.marked(Mark.JOB_FINISHED), max)
     steps = timeline.of_kind(TrainingStep)
     last_steps = offsets_by_source(steps, max)
+    timed = offsets_by_source([event for event in timeline.events if event.time is not None], min)
     for event in timeline.marked(Mark.HANG_SUSPECTED):
         source, offset = event.place.source, event.place.offset
-        if event.asserted and offset > max(last_steps.get(source, -1), done.get(source, -1)):
+        of_person = offset < timed.get(source, -1)  # in front of the log that it is about
+        behind = max(done.get(source, -1), -1 if of_person else last_steps.get(source, -1))
+        if event.asserted and offset > behind:
             words = shorten(event.text, QUOTE_LENGTH, placeholder=" ...")
-            return f"the job hung when it was ended, and no line says which rank held it up ({words})"
+            return f"a line says that the job hung, and none which rank held it up ({words})"
     if done:
         return ""
     ends = [event.time for event in timeline.of_kind(CancelledByUser) if event.time is not None]

@@ -13,6 +13,7 @@ from nodedoctor.triage.describe import (
     distinct_ranks,
     identities_of,
 )
+from nodedoctor.triage.identity.world import is_address, short_host
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity, Owner
 from nodedoctor.triage.patterns.exits import (
@@ -28,9 +29,9 @@ from nodedoctor.triage.patterns.log_pattern import SIGNALS
 from nodedoctor.triage.patterns.machine import NodeLost
 from nodedoctor.triage.patterns.nccl import NcclError
 from nodedoctor.triage.patterns.ray import ActorDied
-from nodedoctor.triage.patterns.store import PeerGone, StoreWait
+from nodedoctor.triage.patterns.store import BarrierMissed, PeerGone, StoreWait
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, ProcessAborting, WatchdogStuck
-from nodedoctor.triage.timeline.model import Timeline, follows_timeout, offsets_by_source
+from nodedoctor.triage.timeline.model import Timeline, follows_timeout, is_trouble, offsets_by_source
 from nodedoctor.triage.verdict.causes.culprits import sole_failure
 from nodedoctor.triage.verdict.causes.first_exits import (
     all_reported,
@@ -170,12 +171,15 @@ def _stopped_for_an_end(timeline: Timeline, event: Event[LauncherSignalled]) -> 
 def nodes_lost(timeline: Timeline) -> Iterator[Candidate]:
     """A scheduler reports a whole node as gone."""
     losses = timeline.of_kind(NodeLost)
-    hosts = sorted({event.who.host for event in losses if event.who.host})
+    by_name = [event for event in losses if event.who.host and event.who.host in event.text]
+    hosts = sorted({event.who.host for event in by_name or losses if event.who.host})
     headline = f"the node {', '.join(hosts)} was lost" if hosts else "a whole node was lost"
     if all(event.what.unstarted for event in losses):
         who, what = ("nodes", "their tasks") if hosts[1:] else ("the node", "its task")
         headline = f"{who} {', '.join(hosts)} did not start {what}: {losses[0].what.unstarted}"
-    culprits = tuple(Identity(host=host) for host in hosts)
+    missed = {rank for event in timeline.of_kind(BarrierMissed) for rank in event.what.ranks}
+    its_rank = missed.pop() if len(missed) == len(hosts) == 1 else None
+    culprits = tuple(Identity(rank=its_rank, host=host) for host in hosts)
     refused = all(_REQUEST_ERRORS.search(event.what.unstarted) for event in losses)
     cause: Cause = "user_code_exception" if refused else "peer_died"
     owner: Owner = "CONFIG" if refused else "NODE"
@@ -208,13 +212,11 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
         return
     victims = {event.who.rank for event in closed if event.who.rank is not None}
     silent = _silent_ranks(timeline, victims)
-    if not silent and (peer := _lost_peer(timeline)) is not None:
-        lost_node = Identity(host=peer.who.host)  # the line itself is from the rank that lost it
-        headline = (
-            f"{describe_identities([lost_node])} exited or was cut off, as its peers report; no line of "
-            "its own is here"
-        )
-        yield Candidate("peer_died", "echo", "low", headline, (*closed[:3], peer), (lost_node,))
+    if not silent and (peer := _lost_peer(timeline, closed)) is not None:
+        trace = "no line of its own is here" if peer.rank is None else "it left no line that says why"
+        headline = f"{describe_identities([peer])} exited or was cut off, as its peers report; {trace}"
+        proof = (*closed[:3], *timeline.marked(Mark.PEER_HOST)[:1])
+        yield Candidate("peer_died", "echo", "low", headline, proof, (peer,))
         return
     certain = len(silent) == 1 or (bool(silent) and _cut_off(timeline, silent))
     culprits = identities_of(silent) if certain else ()
@@ -264,10 +266,21 @@ def _ends_of(timeline: Timeline, people: Sequence[Identity]) -> list[Event[Proce
     return list(end.ends) if end is not None and {who.rank for who in end.people} == ranks else []
 
 
-def _lost_peer(timeline: Timeline) -> Event[Mark] | None:
-    """The notice of the lost process's node, where all notices name the same."""
-    notices = timeline.marked(Mark.PEER_HOST)
-    return notices[0] if len({event.who.host for event in notices}) == 1 else None
+def _lost_peer(timeline: Timeline, closed: Sequence[Event[PeerGone]]) -> Identity | None:
+    """The rank or node that all notices name, where it has no trouble of its own: no victim lost it first."""
+    notices = {event.who.host for event in timeline.marked(Mark.PEER_HOST)}
+    peers = {short_host(event.what.peer.partition("<")[0]) for event in closed if event.what.peer}
+    hosts = notices or {host for host in peers if not is_address(host)}
+    host = hosts.pop() if len(hosts) == 1 else None
+    on_host = [
+        event
+        for event in timeline.events
+        if event.what is not Mark.PEER_HOST and short_host(event.who.host) == short_host(host)
+    ]
+    if host is None or any(map(is_trouble, on_host)):
+        return None
+    ranks = {event.who.rank for event in on_host if event.who.rank is not None}
+    return Identity(rank=ranks.pop() if len(ranks) == 1 else None, host=host)
 
 
 def node_silent(timeline: Timeline) -> Iterator[Candidate]:
