@@ -309,6 +309,7 @@ _READERS: tuple[Reader, ...] = (
     launchers.POD,
     launchers.PDSH,
     launchers.SAGEMAKER,
+    loggers.TAG,
     loggers.NAMED_LEVEL,
     loggers.LEVEL,
     loggers.COMMAND,

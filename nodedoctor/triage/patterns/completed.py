@@ -53,8 +53,9 @@ _DONE = re.compile(
 _FINISHED = re.compile(
     r"\bexiting (?:with |code |status ){0,2}0$|\b[Mm]ax number of steps has been reached\b"
     r"|\b(?:[Rr]un|[Oo]rchestrator|[Tt]rainer) finished(?:, exit|\W{0,3}$)"
+    r"|\bEnd time of running main\b|\bTraining Completed\b"
 )
-"""The same of MaxText, NeMo and prime-rl."""
+"""The same of MaxText, NeMo, prime-rl, ms-swift and axolotl."""
 _TESTED = re.compile(
     r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
     r"|^\W*(?:[Pp]ipeline|[Ww]orkflow|[Bb]enchmark) [Cc]ompleted?\W*$"

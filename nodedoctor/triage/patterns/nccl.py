@@ -155,9 +155,10 @@ nvshmem-no-transport  quoted  personal
     \bnvshmemi_transport_init:\d+: Unable to initialize any transports
     |\[GPU \d+\] Peer GPU \d+ is not accessible
     |^\W*(?:transport create connect failed|connect EPS failed)
+# ibv_event_type_str(3): the other events are notices
 ib-event  of_node
   the InfiniBand adapter reported a fault
-    NET/IB ?: .*(?:async fatal event|Got async event|port error)
+    NET/IB ?: .*(?:async fatal event|Got async event\b.{0,60}?[ ]error\b|port error)
 # NCCL, and other users of libibverbs: perftest, UCX, UCCL, NVSHMEM, Mooncake
 ib-setup
   an InfiniBand queue pair could not be set up
@@ -213,6 +214,11 @@ acs-hint
 p2p-broken  of_node
   the GPUs cannot reach each other's memory
     peer access is not supported between these two devices|simpleP2P.*[Vv]erification (?:error|failed)
+# what people write of a job that hangs
+works-without-p2p  ground=path
+  the job works without peer-to-peer copies, as somebody says
+    (?<!not )(?<!n't )\b(?:[Ww]ork(?:s|ed)?|[Rr]uns|[Tt]rains|[Ff]ine|[Ff]ixed|[Ss]olved)(?: \w{1,12}){0,4}
+    [ ]NCCL_P2P_DISABLE ?= ?1\b
 # nccl-tests (src/common.cu)
 wrong-values
   a test of NCCL read wrong values: what one GPU sends is not what another one gets

@@ -178,8 +178,9 @@ GlooTimeout
 # gloo, transport/tcp/pair.cc; NCCL; strerror(3); what slurmstepd cannot write to is a task of its own
 PeerGone
     ^(?!(?:slurmstepd\S{0,80}: error: )?write to unblock task )
-    (?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error)[ ]
-    \[?(?P<peer>[\w.:-]{1,255})\]?)?.*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe)
+    (?:.{0,80}\bConnection closed by (?:remote )?peer \[?(?P<peer>[\w.:-]{1,255})
+    |(?:(?:Read error|Call to \w+ (?:from|to)|Write error) \[?(?P<peer2>[\w.:-]{1,255})\]?)?
+    .*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe))
 # Open MPI
 PeerGone
     communication peer process has unexpectedly disconnected|(?:ORTE|PRTE) has lost communication with

@@ -188,6 +188,7 @@ PASSING = re.compile(
     r"|\bUnable to register cu\w+ factory: "
     r"|\bslurmstepd: error: (?:_is_a_lwp|_?x?cgroup\w*|_?jobacct\w*|_?acct_gather\w*|couldn't chdir to)\b"
     r"|\bras/\w+\.cc:\d+ NCCL WARN\b|\bNCCL WARN (?:[Ff]ailed|[Uu]nable) to (?:open|load|find) lib\w+\.so"
+    r"|\bNCCL WARN NET/IB ?: (?:\S{1,40} )?Got async event(?!.*\berror\b)"
 )
 """What compilers say of a kernel that they try and do not take (`torch/_inductor/select_algorithm.py`), and
 what Weights & Biases says of its own trouble, in its `debug.log`, too: it sends what a job measures, and the

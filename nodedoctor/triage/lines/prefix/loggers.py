@@ -51,6 +51,9 @@ _UCX = re.compile(
 )
 """UCX's and UCC's logger, behind its time: host, pid and thread, place and severity (ucs/debug/log.c)."""
 
+_TAG = re.compile(r"\[[A-Za-z][\w.-]{0,30}\] (?=\d{4}-\d\d-\d\d[ T]\d\d:\d\d)")
+"""The name of a program in front of its logger's date, as torchtitan's (torchtitan/tools/logging.py)."""
+
 
 def name_ends(text: str, prefix: PrefixInfo) -> int:
     """The end of a logger's name at the beginning of a text; 0 without."""
@@ -118,6 +121,7 @@ GLOG: Reader = (_GLOG, _read_glog, "[EWIF")
 PRIORITY: Reader = (_PRIORITY, ignore_prefix, "<")
 NCCL: Reader = (_NCCL, _read_nccl, UPPER + LOWER + DIGITS)
 UCX: Reader = (_UCX, _read_ucx, "[")
+TAG: Reader = (_TAG, ignore_prefix, "[")
 NAMED_LEVEL: Reader = (_NAMED_LEVEL, _read_named_level, "[")
 LEVEL: Reader = (_LEVEL, _read_level, " [<DINWECFTS")
 FIELD: Reader = (_FIELD, ignore_prefix, " ")
