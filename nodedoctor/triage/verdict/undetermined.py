@@ -22,6 +22,7 @@ from nodedoctor.triage.patterns.watchdog import (
     ProcessAborting,
     WatchdogStuck,
 )
+from nodedoctor.triage.timeline.counters import statuses_ahead
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.triage.verdict.causes.culprits import shows_who_failed
@@ -82,6 +83,9 @@ def open_question(timeline: Timeline) -> str:
             f"all {size} ranks entered {what} and none left it in time: the path"
             " between their GPUs, an earlier operation on one of them, or two groups in a different order"
         )
+    if gone_on := statuses_ahead(timeline):
+        ranks_ahead = describe_identities(event.who for _, event in gone_on)
+        return f"{who} waited{limit} in {what}; by its own counters {ranks_ahead} had gone on"
     if not first.work.op:
         return f"{who} gave up waiting{limit}; no line gives the collective or its number"
     others = sorted(timeline.ranks_seen - timeline.waiting_ranks)

@@ -75,6 +75,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     collectives.desync_report: (DesyncMissing,),
     collectives.gloo_sizes: (SizeMismatch,),
     collectives.different_collectives: (TimedOut,),
+    collectives.ahead_by_status: (CollectiveStatus,),
     collectives.fewer_collectives: (TimedOut, GlooTimeout, PeerGone),
     collectives.different_source_lines: (ExceptionRaised,),
     groups.group_deadlock: (TimedOut,),

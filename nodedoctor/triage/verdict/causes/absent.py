@@ -13,6 +13,7 @@ from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground,
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, is_brief
 from nodedoctor.triage.patterns.store import GlooTimeout
 from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.timeline.counters import statuses_ahead
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.wording import count_with_noun, decimal, singular_or_plural
@@ -88,6 +89,8 @@ def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
     waited = {rank for rank in ranks_waiting if rank is not None}
     people = {who.rank: who for who in distinct_ranks(event.who for event in timeline.events)}
     gave_up = {event.who.rank for event in timeline.timeout_events}
+    if statuses_ahead(timeline):
+        return ()  # a rank is ahead of the others: the silent ones may be, too
     ends = groups.ranks_waited_for(timeline) - waited - gave_up
     if ends and not timeline.folded and len(ends) <= max(1, len(waited) // 2):
         return tuple(people.get(rank, Identity(rank=rank)) for rank in sorted(ends))

@@ -16,6 +16,7 @@ from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.store import BarrierMissed, ClientsMissing, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, CollectiveStatus
+from nodedoctor.triage.timeline.counters import names_of_group
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.timeline.pace import RankCount, count_steps
 from nodedoctor.triage.verdict.causes.absent import (
@@ -77,7 +78,7 @@ def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
     waiting = {rank for _, _, rank in reports} | timeline.waiting_ranks
     for group, waits in group_by(reports, lambda report: report[0]).items():
         seq = Counter(seq for _, seq, _ in waits).most_common(1)[0][0]
-        names = group_names if not group and len(group_names) == 1 else {group}  # many lines do not name it
+        names = names_of_group(group, group_names)
         slow = [
             e
             for e in statuses
