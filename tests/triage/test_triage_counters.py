@@ -108,3 +108,46 @@ def test_an_error_outweighs_the_counters_of_its_rank(tmp_path: Path) -> None:
         examined = judged(tmp_path, log + dumped(rank, *COUNTERS["more behind it"]))
         assert culprits(examined) == [rank]
         assert culprits(examined) == culprits(judged(tmp_path, log))
+
+
+ABORTED = {
+    "aborted": "torch.distributed.DistBackendError: NCCL communicator was aborted on rank {rank}.",
+    "timeout": "RuntimeError: [Rank {rank}] Caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)",
+    "remote": "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2027, remote process"
+    " exited or there was a network error, NCCL version 2.21.5",
+}
+CALLS = ("barrier", "all_reduce", "broadcast", "all_gather_into_tensor", "reduce_scatter_tensor")
+
+
+def left_call(
+    rank: int, call: str, error: str, library: str = "torch/distributed/distributed_c10d.py"
+) -> str:
+    """The traceback of a rank whose call of the library raised an error."""
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "/job/train.py", line 9, in main',
+        f"    dist.{call}(x)",
+        f'  File "/opt/{library}", line 4556, in {call}',
+        "    work.wait()" if "torch" in library else "    return self.file.read(size)",
+        error.format(rank=rank),
+    )
+    return "".join(f"[rank{rank}]: {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize("statuses", [True, False])
+@pytest.mark.parametrize("ended", ABORTED)
+def test_a_rank_whose_call_was_aborted_waited_too(ended: str, statuses: bool, tmp_path: Path) -> None:
+    for number, (size, rank) in enumerate(PLACES):
+        trace = left_call(rank, CALLS[number % len(CALLS)], ABORTED[ended])
+        log = timeouts(others(size, rank), "ALLREDUCE", statuses=statuses) + trace
+        examined = judged(tmp_path, log)
+        assert (examined.verdict.cause, culprits(examined)) == ("undetermined", []), (size, rank)
+        assert rank in [who.rank for who in examined.verdict.victims]
+
+
+def test_a_rank_that_left_another_call_is_still_missing(tmp_path: Path) -> None:
+    """What timed out outside of the collectives kept its rank from them."""
+    for rank in range(8):
+        trace = left_call(rank, "read", "TimeoutError: timed out", "data/remote_file.py")
+        examined = judged(tmp_path, timeouts(others(8, rank), "ALLREDUCE") + trace)
+        assert culprits(examined) == [rank]
