@@ -58,10 +58,29 @@ def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
         headline = f"{describe_identities(culprits)} never joined the rendezvous"
         evidence = (*init[:1], *missed[:4])
         yield Candidate("network_socket_interface", "named", "medium", headline, evidence, culprits)
+    elif broken := _closed_at_barrier(timeline, missed):
+        headline = f"{describe_identities(culprits)} closed its connection in the barrier: its process ended"
+        yield Candidate("peer_died", "named", "medium", headline, (*missed[:3], *broken[:1]), culprits)
     else:
         did = f"did not reach {report.where}"
         then = "the others wait for {it}" if report.passing else ""
         yield absent_rank(timeline, culprits, tuple(missed[:4]), did, "named", "high", then)
+
+
+def _closed_at_barrier(timeline: Timeline, missed: Sequence[Event[BarrierMissed]]) -> list[Event[PeerGone]]:
+    """The broken connections with which a barrier's reports give their reason, right behind them."""
+    return [
+        closed
+        for closed in timeline.of_kind(PeerGone)
+        for event in missed
+        if event.who.rank == closed.who.rank
+        and event.place.source == closed.place.source
+        and 0 < closed.place.offset - event.place.offset - len(event.text) < REASON
+    ]
+
+
+REASON = 200
+"""Bytes from a report to its reason, in the lines behind it: `Original exception:` with labels. Ours."""
 
 
 def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
