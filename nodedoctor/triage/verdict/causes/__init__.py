@@ -108,7 +108,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     ras.silent_to_ras: (RasMissing, RasSection, Mark.RAS_INCOMPLETE),
     ras.behind_in_counts: (RasSection,),
     ras.fewer_collectives: (Mark.LAUNCHED_FEWER,),
-    unclassified.last_words: (Mark.UNREAD_TROUBLE, UnclassifiedError),
+    unclassified.last_words: (Mark.UNREAD_TROUBLE, Mark.NOT_A_NUMBER, UnclassifiedError),
 }
 """Each rule with the kinds of events of which it needs at least one."""
 
