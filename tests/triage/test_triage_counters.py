@@ -70,6 +70,14 @@ def test_a_rank_that_is_ahead_is_not_the_missing_one(counters: str, statuses: bo
             assert f"rank {rank} had" in verdict.headline.lower()
 
 
+def test_a_rank_that_is_thousands_ahead_may_count_in_another_group(tmp_path: Path) -> None:
+    """The watchdog's own line names no group."""
+    for rank in range(8):
+        log = timeouts(others(8, rank), "ALLREDUCE", statuses=False) + dumped(rank, SEQ + 9000, SEQ + 9000)
+        verdict = judged(tmp_path, log).verdict
+        assert (verdict.cause, verdict.culprits, verdict.parties) == ("undetermined", (), ())
+
+
 @pytest.mark.parametrize("statuses", [True, False])
 @pytest.mark.parametrize("counters", BEHIND)
 def test_a_rank_that_is_behind_is_the_missing_one(counters: str, statuses: bool, tmp_path: Path) -> None:

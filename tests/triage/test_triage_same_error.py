@@ -10,6 +10,10 @@ from say import culprits, elastic, judged, raised, steps
 
 SPELLINGS = {
     "all alike": ("ValueError: loss is nan",) * 2,
+    "torch's check of gradients": (
+        "ValueError: loss is nan",
+        "RuntimeError: Function 'MulBackward0' returned nan values in its 0th output.",
+    ),
     "another exception": ("ValueError: loss is nan", "FloatingPointError: NaN in the gradients"),
 }
 RANKS = [(3,), (0, 5), (3, 5), (1, 2, 6), tuple(range(4, 8)), tuple(range(8))]

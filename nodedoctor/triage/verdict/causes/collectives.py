@@ -201,7 +201,8 @@ def ahead_by_status(timeline: Timeline) -> Iterator[Candidate]:
     gone_on = [
         (wait, event)
         for wait, event in statuses_ahead(timeline)
-        if (event.what.completed or 0) >= (wait.work.seq or 0) and _OF_ALL.match(wait.work.op)
+        if 0 <= (event.what.completed or 0) - (wait.work.seq or 0) <= MAX_DISTANCE
+        and _OF_ALL.match(wait.work.op)
     ]
     if gone_on:
         parties = tuple(distinct_ranks(event.who for _, event in gone_on))
