@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ NANS: dict[str, Callable[[int], str]] = {
     ),
     "a program's own": lambda _: "ValueError: the gradient norm is nan at step 4711",
 }
-PEERS = {
+SILENT = {
     "wait": lambda ranks: "".join(caught(rank) for rank in ranks),
     "lose it": lambda ranks: "".join(
         raised(rank, "RuntimeError: [/w/gloo/tcp/pair.cc:553] Connection closed by peer [10.0.0.2]:29596.")
@@ -41,6 +41,20 @@ PEERS = {
     "are ended": lambda ranks: elastic([(2, 1), *((rank, -15) for rank in ranks)], 2),
 }
 OTHERS = (0, 1, 3)
+
+
+def finite(ranks: Iterable[int], step: int = 4711) -> str:
+    """A number of each rank for the step in which another one had none."""
+    return "".join(f"[rank{rank}]: step {step} loss: 2.31\n" for rank in ranks)
+
+
+def print_numbers(then: Callable[[Iterable[int]], str]) -> Callable[[Iterable[int]], str]:
+    """Peers that print a number, and what becomes of them then."""
+    return lambda ranks: finite(ranks) + then(ranks)
+
+
+PEERS = {f"print a number and {name}": print_numbers(then) for name, then in SILENT.items()}
+"""The first shows what a rank's peers computed, the second only that they were ended."""
 
 
 def odd_hash(rank: int, name: str = "decoder.layers.3.mlp.weight") -> str:
@@ -69,6 +83,28 @@ def test_a_nan_of_one_rank_beside_clean_peers(name: str, peers: str, tmp_path: P
     )
 
 
+@pytest.mark.parametrize("silent", SILENT)
+@pytest.mark.parametrize("name", NANS)
+def test_peers_that_print_no_number_show_none(name: str, silent: str, tmp_path: Path) -> None:
+    """Who waits, lost a connection or was ended may have had a NaN, too; what was printed before is older."""
+    for before in ("", finite(OTHERS, 4710)):
+        text = steps(1, 5) + before + raised(2, NANS[name](2)) + SILENT[silent](OTHERS)
+        examined = judged(tmp_path, text)
+        assert (examined.verdict.cause, culprits(examined)) == ("user_code_exception", [2])
+
+
+@pytest.mark.parametrize("name", ["the check of today", "a program's own"])
+def test_a_number_of_an_earlier_step_is_none(name: str, tmp_path: Path) -> None:
+    """A slower peer may print it behind the NaN."""
+    for step, cause in (
+        (4710, "user_code_exception"),
+        (4711, "gpu_hardware_xid"),
+        (4712, "gpu_hardware_xid"),
+    ):
+        text = steps(1, 5) + raised(2, NANS[name](2)) + finite(OTHERS, step)
+        assert judged(tmp_path, text).verdict.cause == cause
+
+
 @pytest.mark.parametrize("name", NANS)
 def test_a_nan_of_all_ranks_or_of_one_without_peers_is_the_programs(name: str, tmp_path: Path) -> None:
     everyone = "".join(raised(rank, NANS[name](rank)) for rank in range(4))
@@ -77,11 +113,11 @@ def test_a_nan_of_all_ranks_or_of_one_without_peers_is_the_programs(name: str, t
 
 
 def test_what_all_print_or_rank_0_says_alone_may_be_of_all(tmp_path: Path) -> None:
-    waits = "".join(caught(rank) for rank in (1, 2, 3))
+    waits = PEERS["print a number and wait"]((1, 2, 3))
     examined = judged(tmp_path, steps(1, 5) + raised(0, "ValueError: loss is nan") + waits)
     assert found(examined)[:2] == ("user_code_exception", [0])
     shown = "".join(f"[rank{rank}]: step 6 loss: nan\n" for rank in range(4))
-    one = raised(2, NANS["a program's own"](2)) + "".join(caught(rank) for rank in OTHERS)
+    one = raised(2, NANS["a program's own"](2)) + PEERS["print a number and wait"](OTHERS)
     assert found(judged(tmp_path, steps(1, 5) + shown + one))[:2] == ("user_code_exception", [2])
     assert found(judged(tmp_path, steps(1, 5) + one))[:2] == ("gpu_hardware_xid", [2])
     local = raised(0, NANS["the old check of gradients"](0))
@@ -111,14 +147,18 @@ CURVES = {
 @pytest.mark.parametrize("before", CURVES)
 def test_a_run_that_diverges_has_its_nan_on_some_rank_first(before: str, name: str, tmp_path: Path) -> None:
     text, diverged = CURVES[before]
-    examined = judged(tmp_path, text + raised(2, NANS[name](2)) + PEERS["are ended"](OTHERS))
+    examined = judged(
+        tmp_path, text + raised(2, NANS[name](2)) + PEERS["print a number and are ended"](OTHERS)
+    )
     cause = "user_code_exception" if diverged else "gpu_hardware_xid"
     assert (examined.verdict.cause, culprits(examined)) == (cause, [2])
 
 
 @pytest.mark.parametrize("name", NANS)
 def test_a_trainers_own_check_alone_suspects_no_gpu(name: str, tmp_path: Path) -> None:
-    examined = judged(tmp_path, "world_size=4\n" + raised(2, NANS[name](2)) + PEERS["are ended"](OTHERS))
+    examined = judged(
+        tmp_path, "world_size=4\n" + raised(2, NANS[name](2)) + PEERS["print a number and are ended"](OTHERS)
+    )
     cause = "user_code_exception" if name == "a program's own" else "gpu_hardware_xid"
     assert (examined.verdict.cause, culprits(examined)) == (cause, [2])
 
@@ -137,7 +177,7 @@ def test_a_trainers_own_check_alone_suspects_no_gpu(name: str, tmp_path: Path) -
     ],
 )
 def test_data_and_texts_with_such_a_word_are_no_number(said: str, cause: str, tmp_path: Path) -> None:
-    waits = "".join(caught(rank) for rank in OTHERS)
+    waits = PEERS["print a number and wait"](OTHERS)
     examined = judged(tmp_path, steps(1, 5) + raised(2, f"ValueError: {said}") + waits)
     assert (examined.verdict.cause, culprits(examined)) == (cause, [2])
 
@@ -146,14 +186,14 @@ def test_a_scale_of_the_loss_is_of_all_ranks(tmp_path: Path) -> None:
     said = (
         "Exception: Current loss scale already at minimum - cannot decrease scale anymore. nan. Exiting run."
     )
-    examined = judged(tmp_path, steps(1, 5) + raised(2, said) + PEERS["are ended"](OTHERS))
+    examined = judged(tmp_path, steps(1, 5) + raised(2, said) + PEERS["print a number and are ended"](OTHERS))
     assert examined.verdict.cause == "user_code_exception"
 
 
 def test_a_group_of_ranks_is_suspected_together(tmp_path: Path) -> None:
     """Ranks of tensor parallelism share every activation."""
     said = "".join(raised(rank, NANS["the check of today"](rank)) for rank in (4, 5))
-    waits = "".join(caught(rank) for rank in (0, 1, 2, 3, 6, 7))
+    waits = PEERS["print a number and wait"]((0, 1, 2, 3, 6, 7))
     assert found(judged(tmp_path, steps(1, 5) + said + waits)) == ("gpu_hardware_xid", [], [4, 5])
 
 
@@ -242,6 +282,7 @@ ERRORS = st.sampled_from([*(made for made in NANS.values()), lambda _: HASHES, l
     error=ERRORS,
     said=st.sets(st.integers(0, 7), min_size=1),
     waits=st.sets(st.integers(0, 7)),
+    clean=st.sets(st.integers(0, 7)),
     odd=st.sets(st.integers(0, 7)),
     shown=st.booleans(),
     backwards=st.booleans(),
@@ -251,6 +292,7 @@ def test_never_sure_and_never_what_all_have(
     error: Callable[[int], str],
     said: set[int],
     waits: set[int],
+    clean: set[int],
     odd: set[int],
     shown: bool,
     backwards: bool,
@@ -258,7 +300,7 @@ def test_never_sure_and_never_what_all_have(
     """Whatever is said by whom: never high, and a NaN of all, or of one without a peer, is never hardware."""
     pieces = [raised(rank, error(rank)) for rank in sorted(said)]
     pieces += [odd_hash(rank) for rank in sorted(odd)] if error(0) == HASHES else []
-    pieces += [caught(rank) for rank in sorted(waits - said)]
+    pieces += [finite(clean - said), *(caught(rank) for rank in sorted(waits - said))]
     pieces += [f"[rank{rank}]: step 6 loss: nan\n" for rank in range(8) if shown]
     text = "world_size=8\n" + "".join(reversed(pieces) if backwards else pieces)
     verdict = judged(tmp_path, text).verdict
@@ -266,5 +308,5 @@ def test_never_sure_and_never_what_all_have(
         assert verdict.confidence != "high"
         assert {who.rank for who in verdict.culprits} <= said | odd | {1}
     nan = re.search(r"\bnan\b", error(0), re.IGNORECASE) is not None
-    if nan and (said == set(range(8)) or shown or not waits - said):
+    if nan and (said == set(range(8)) or shown or not clean - said):
         assert verdict.cause != "gpu_hardware_xid"

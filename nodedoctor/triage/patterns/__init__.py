@@ -288,7 +288,7 @@ class EventReader:
             return True
         if all(event.kind in SIDE_FACTS for event in events):
             yield from events
-            return any(event.what is Mark.STORE_LOST for event in events)
+            return any(event.what in (Mark.STORE_LOST, Mark.NOT_A_NUMBER) for event in events)
         works = all(event.kind in LIVENESS for event in events)
         if count is not None and works and parse_bar(line.text) is None:  # no bar of that work
             self._counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *count)

@@ -42,7 +42,8 @@ REPEAT_DIFFERS
     (?:First rerun: unexpected result is not reproducible|Possible transient error)
     |Second rerun: unexpected result is not reproducible on a different GPU
 REPEAT_AGREES
-    Second rerun: unexpected result is reproducible on a different GPU|possible Application error
+    First rerun: unexpected result is reproducible within the tolerance
+    |Second rerun: unexpected result is reproducible on a different GPU|possible Application error
 # the same, and Megatron-LM before it had it (pretrain_gpt.py, param_and_grad_buffer.py)
 NOT_A_NUMBER
     ^(?=.*\b(?:found (?:NaN|Inf) in local|Unexpected result (?:nan|-?inf))\b)
@@ -97,6 +98,8 @@ FEWEST_VALUES = 5
 _CURVE_LENGTH = 32
 """Values that are kept of a curve. The last three are its end: one outlier is no rise. Ours."""
 _VALUE = r"['\"]?\s{0,4}[:=(]?\s{0,4}['\"]?(?P<value>-?\d{1,9}(?:\.\d{1,9})?(?:e[-+]\d{1,3})?)(?![\w.])"
+FINITE = re.compile(r"(?i)(?:loss|norm)" + _VALUE)
+"""A loss or a norm that is a number."""
 _CURVES = (
     (re.compile(r"loss(?<![a-z]loss)(?<!val[_ ]loss)(?<!test[_ ]loss)" + _VALUE), 1.5),
     (

@@ -51,7 +51,7 @@ SIGNS = read_rows(
 # openxla/xla (xla/tsl/distributed_runtime/coordination/coordination_service{,_agent}.cc,
 # xla/pjrt/distributed/client.h, xla/service/rendezvous.cc)
 task-lost  personal  of_another
-  the coordination service no longer hears from it: its process ended or its node is lost
+  no heartbeat reaches the coordination service: the process ended or its node is lost
     Task /job:\w{1,64}/replica:\d+/task:(?P<rank>\d{1,7}) heartbeat timeout
 [network_socket_interface]
 rendezvous-failed  ground=path

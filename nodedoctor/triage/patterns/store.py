@@ -189,6 +189,9 @@ PEER_HOST
 # torch, ProcessGroupWrapper.cpp and ProcessGroupGloo.cpp
 BarrierMissed
     Ranks? (?P<ranks>[\d, ]+) failed to pass monitoredBarrier
+# rank 0 asks all the others, and ends where one does not answer: who waited for it knows no culprit
+BarrierMissed
+    reached monitoredBarrier, but received errors while waiting for .{1,20} from rank (?P<ranks>[1-9]\d*)\b
 # JAX's coordination service: a task that did not come, or that it hears nothing of
 _task_missing
     ^\W*/job:\w+/replica:\d+/task:(\d+)\W*$

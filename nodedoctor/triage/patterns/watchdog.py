@@ -49,6 +49,7 @@ class CollectiveStatus:
     group: ProcessGroup
     enqueued: int | None
     stuck: int | None
+    completed: int | None = None
 
 
 @record
@@ -127,7 +128,13 @@ def _timed_out(match: re.Match[str]) -> TimedOut | CollectiveFailed | None:
 def _group_status(match: re.Match[str]) -> CollectiveStatus:
     text = match.string
     stuck = re.search(r"at (?:NCCL )?work(?: sequence id)?: (-?\d+)", text)
-    return CollectiveStatus(group_of(text), signed(match["enqueued"]), signed(stuck[1]) if stuck else None)
+    completed = re.search(r"last completed (?:NCCL )?work: (-?\d+)", text)
+    return CollectiveStatus(
+        group_of(text),
+        signed(match["enqueued"]),
+        signed(stuck[1]) if stuck else None,
+        signed(completed[1]) if completed else None,
+    )
 
 
 def _aborting(match: re.Match[str]) -> TimedOut | CollectiveFailed:

@@ -19,6 +19,7 @@ from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SideErr
 from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.watchdog import CollectiveStatus, TimedOut
+from nodedoctor.triage.timeline.counters import waits_by_counters
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, Timeline, is_trouble
 from nodedoctor.triage.timeline.recovery.job_context import describe_job
 from nodedoctor.triage.timeline.recovery.set_aside import decide_in_job, decide_in_log
@@ -49,6 +50,7 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
             earlier_runs[number] += run.events
     last, last_lines = assign_by_events(last, last_lines)
     waits, expected = tuple(_collect_waits(last)), world_size(last)
+    waits = (*waits, *waits_by_counters(last, waits))
     last, handled = decide_in_job(last, describe_job(last, waits, expected))
     return Timeline(
         events=tuple(last),

@@ -76,11 +76,11 @@ def is_trouble(event: Event[Any]) -> bool:
 
 @record
 class CollectiveWait:
-    """One rank that waited in a collective until its timeout; `began`: when it was enqueued."""
+    """One rank that waited in a collective, by its timeout or its counters; `began`: when it was enqueued."""
 
     who: Identity
     work: CollectiveCall
-    event: Event[TimedOut]
+    event: Event[TimedOut | CollectiveStatus]
     began: float | None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.progress import TrainingStep
+from nodedoctor.triage.patterns.watchdog import TimedOut
 from nodedoctor.triage.timeline.model import CollectiveWait
 
 _PACE = re.compile(r"(?<!\d)(?P<value>\d+(?:\.\d+)?) ?(?P<unit>s/it|it/s)\b")
@@ -49,7 +50,8 @@ def frozen_seconds(waits: Iterable[CollectiveWait]) -> float | None:
     """Seconds beyond its limit that a watchdog reports, when so many that it was frozen."""
     longest = 0.0
     for wait in waits:
-        ran, limit = wait.event.what.ran_ms, wait.work.timeout_ms
+        what, limit = wait.event.what, wait.work.timeout_ms
+        ran = what.ran_ms if isinstance(what, TimedOut) else None
         if ran and limit and ran > 2 * limit:
             longest = max(longest, (ran - limit) / 1000)
     return longest if longest > FROZEN else None

@@ -13,6 +13,7 @@ from nodedoctor.triage.patterns.store import GlooTimeout
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.advice import timeouts
 from nodedoctor.triage.verdict.causes import find_candidates, weigh
+from nodedoctor.triage.verdict.causes.absent import waits_by_stack
 from nodedoctor.triage.verdict.causes.corruption import lost_training
 from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.triage.verdict.causes.weigh import WeighedCandidate
@@ -104,9 +105,10 @@ def _suspected_cause(suspect: WeighedCandidate) -> str:
 
 
 def _waiting_ranks(timeline: Timeline) -> tuple[Identity, ...]:
-    """The ranks that gave up waiting, in NCCL or gloo."""
+    """The ranks that gave up waiting, in NCCL or gloo, or were in a collective when it was given up."""
     people = [wait.who for wait in timeline.waits]
-    return tuple(distinct_ranks([*people, *(event.who for event in timeline.of_kind(GlooTimeout))]))
+    events = (*timeline.of_kind(GlooTimeout), *(waits_by_stack(timeline) if people else ()))
+    return tuple(distinct_ranks([*people, *(event.who for event in events)]))
 
 
 def _find_victims(timeline: Timeline, best: Candidate) -> tuple[Identity, ...]:

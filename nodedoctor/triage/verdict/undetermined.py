@@ -22,8 +22,10 @@ from nodedoctor.triage.patterns.watchdog import (
     ProcessAborting,
     WatchdogStuck,
 )
+from nodedoctor.triage.timeline.counters import statuses_ahead
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
+from nodedoctor.triage.verdict.causes.absent import waits_by_stack
 from nodedoctor.triage.verdict.causes.culprits import shows_who_failed
 from nodedoctor.triage.verdict.causes.exceptions import QUOTE_LENGTH
 from nodedoctor.triage.verdict.causes.first_exits import FirstEnd, first_end, is_during_abort, people_of
@@ -82,16 +84,22 @@ def open_question(timeline: Timeline) -> str:
             f"all {size} ranks entered {what} and none left it in time: the path"
             " between their GPUs, an earlier operation on one of them, or two groups in a different order"
         )
+    if gone_on := statuses_ahead(timeline):
+        ranks_ahead = describe_identities(event.who for _, event in gone_on)
+        return f"{who} waited{limit} in {what}; by its own counters {ranks_ahead} had gone on"
     if not first.work.op:
         return f"{who} gave up waiting{limit}; no line gives the collective or its number"
-    others = sorted(timeline.ranks_seen - timeline.waiting_ranks)
+    by_stack = [e.who for e in waits_by_stack(timeline) if e.who.rank not in timeline.waiting_ranks]
+    waiting = {*timeline.waiting_ranks, *(who.rank for who in by_stack)}
+    what += f", and {in_calls} in a collective" if (in_calls := describe_identities(by_stack)) else ""
+    others = sorted(timeline.ranks_seen - waiting)
     if others and len(timeline.ranks_seen) == groups.world_of(timeline):
         silent = f"ranks {rank_ranges(others)} do not say where they were"
         if not others[1:]:
             silent = f"rank {others[0]} does not say where it was"
         return f"{who} waited{limit} in {what}, and {silent}"
     size = groups.size_of(timeline)
-    missing = size - len(timeline.waiting_ranks) if size is not None else 0
+    missing = size - len(waiting) if size is not None else 0
     absent = "other rank" if missing == 1 else f"{missing} other ranks" if missing > 1 else "other ranks"
     return f"{who} waited{limit} in {what}; the lines of the {absent} are not in these logs"
 

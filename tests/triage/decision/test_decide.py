@@ -39,6 +39,7 @@ STOPPED = {
     *("t07_mismatch_majority.log", "t12_detail_mismatch.log", "t15_illegal.log", "u04_kernel_not_built.log"),
     *("u05_message_of_two_lines.log", "u09_memory_of_the_node.log", "u10_another_program_retries.log"),
     *("u11_warning_before_traceback.log", "v01_nccl_cuda.log", "v02_sglang_oom.log", "x03_no_space.log"),
+    "x04_nan_raise.log",
 }
 WITHOUT = {"s04_node_fail.log": ["n023"]}
 NOTHING = {

@@ -75,6 +75,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     collectives.desync_report: (DesyncMissing,),
     collectives.gloo_sizes: (SizeMismatch,),
     collectives.different_collectives: (TimedOut,),
+    collectives.ahead_by_status: (CollectiveStatus,),
     collectives.fewer_collectives: (TimedOut, GlooTimeout, PeerGone),
     collectives.different_source_lines: (ExceptionRaised,),
     groups.group_deadlock: (TimedOut,),
@@ -107,7 +108,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     ras.silent_to_ras: (RasMissing, RasSection, Mark.RAS_INCOMPLETE),
     ras.behind_in_counts: (RasSection,),
     ras.fewer_collectives: (Mark.LAUNCHED_FEWER,),
-    unclassified.last_words: (Mark.UNREAD_TROUBLE, UnclassifiedError),
+    unclassified.last_words: (Mark.UNREAD_TROUBLE, Mark.NOT_A_NUMBER, UnclassifiedError),
 }
 """Each rule with the kinds of events of which it needs at least one."""
 

@@ -13,8 +13,11 @@ from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground,
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.log_pattern import SIGNALS
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, is_brief
+from nodedoctor.triage.patterns.secondary_errors import is_secondary
+from nodedoctor.triage.patterns.stacks import StackFrame, ThreadStack, collective_in
 from nodedoctor.triage.patterns.store import GlooTimeout
 from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.timeline.counters import statuses_ahead
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.wording import count_with_noun, decimal, singular_or_plural
@@ -87,10 +90,13 @@ def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
     """Ranks without a timeout, if most printed one and no line was folded away."""
     if None in timeline.waiting_ranks:
         return ()  # a rank without a timeout may be the one without a number
-    ranks_waiting = {*timeline.waiting_ranks, *(event.who.rank for event in _gloo_waits(timeline))}
+    events = (*_gloo_waits(timeline), *waits_by_stack(timeline))
+    ranks_waiting = {*timeline.waiting_ranks, *(event.who.rank for event in events)}
     waited = {rank for rank in ranks_waiting if rank is not None}
     people = {who.rank: who for who in distinct_ranks(event.who for event in timeline.events)}
     gave_up = {event.who.rank for event in timeline.timeout_events}
+    if statuses_ahead(timeline):
+        return ()  # a rank is ahead of the others: the silent ones may be, too
     ends = groups.ranks_waited_for(timeline) - waited - gave_up
     if _have_lost_logs(timeline, ends):
         return ()
@@ -143,6 +149,28 @@ def _gloo_waits(timeline: Timeline) -> list[Event[Any]]:
     places = {e.place for e in timeline.events if not isinstance(e.what, ExceptionRaised)}
     raised = [e for e in timeline.of_kind(ExceptionRaised) if e.place in places]
     return [*timeline.of_kind(GlooTimeout), *raised]
+
+
+def waits_by_stack(timeline: Timeline) -> list[Event[Any]]:
+    """Stacks in a collective, and tracebacks that end in one because it was given up or a peer was lost."""
+    raised = [
+        event
+        for event in timeline.of_kind(ExceptionRaised)
+        if event.what.frames and is_secondary(event.what) and _GIVEN_UP.search(event.what.message)
+    ]
+    return [
+        *(event for event in timeline.of_kind(ThreadStack) if event.what.collective),
+        *(event for event in raised if _is_in_collective(event.what.frames)),
+    ]
+
+
+_GIVEN_UP = re.compile(r"(?i)\babort|time[d ]?[- ]?out|\bremote (?:error|process)|ncclRemoteError")
+"""Why a collective ends that others do not come to, in the words of torch, NCCL and gloo."""
+
+
+def _is_in_collective(frames: Sequence[StackFrame]) -> bool:
+    """True for a traceback that ends in torch's collectives, or waits for one that was begun before."""
+    return bool(collective_in(tuple(frames[::-1]))) or frames[-1].source.endswith(".wait()")
 
 
 def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[LongWork] | None:

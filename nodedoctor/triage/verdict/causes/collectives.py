@@ -26,6 +26,7 @@ from nodedoctor.triage.patterns.store import (
 )
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import DesyncMissing
+from nodedoctor.triage.timeline.counters import statuses_ahead
 from nodedoctor.triage.timeline.model import CollectiveWait, Timeline
 from nodedoctor.triage.timeline.pace import ended_bars
 from nodedoctor.triage.verdict.causes.groups import mixes_groups
@@ -48,6 +49,8 @@ _SAME_NUMBER = (
         "config",
     ),
 )
+_OF_ALL = re.compile(r"_?(?:ALL|REDUCE_SCATTER|BARRIER)")
+"""Collectives that no rank completes before all have entered; the root of a broadcast may, and a sender."""
 MAX_DISTANCE = 100
 """The largest distance of sequence numbers of ranks that call different collectives at the same time. A rank
 that waits in a broadcast of long ago did not get what the others got, and called nothing else. Ours."""
@@ -167,6 +170,8 @@ def different_collectives(timeline: Timeline) -> Iterator[Candidate]:
         if numbers and max(numbers) - min(numbers) > MAX_DISTANCE:
             continue
         odd_ranks = find_minority({rank: str(value) for rank, value in signatures.items()})
+        if _went_on_from_broadcast(by_rank, odd_ranks):
+            odd_ranks = []
         culprits = tuple(by_rank[rank].who for rank in odd_ranks)
         parties = () if odd_ranks else tuple(by_rank[rank].who for rank in sorted(signatures))
         calls = "; ".join(f"rank {rank}: {_shown_signature(by_rank[rank])}" for rank in sorted(by_rank)[:4])
@@ -181,6 +186,35 @@ def different_collectives(timeline: Timeline) -> Iterator[Candidate]:
             tuple(w.who for w in waits if w.who.rank not in odd_ranks),
             parties,
             collective=waits[0].work,
+        )
+
+
+def _went_on_from_broadcast(by_rank: Mapping[int, CollectiveWait], odd_ranks: Collection[int]) -> bool:
+    """True where the odd ranks are ahead of a collective that one rank may leave before the others."""
+    behind = [wait.work for rank, wait in by_rank.items() if rank not in odd_ranks]
+    front = min((by_rank[rank].work.seq or 0 for rank in odd_ranks), default=0)
+    return all(not _OF_ALL.match(work.op) and (work.seq or 0) < front for work in behind)
+
+
+def ahead_by_status(timeline: Timeline) -> Iterator[Candidate]:
+    """A rank's own counters say that it had completed what the others wait in, and all need each other."""
+    gone_on = [
+        (wait, event)
+        for wait, event in statuses_ahead(timeline)
+        if 0 <= (event.what.completed or 0) - (wait.work.seq or 0) <= MAX_DISTANCE
+        and _OF_ALL.match(wait.work.op)
+    ]
+    if gone_on:
+        parties = tuple(distinct_ranks(event.who for _, event in gone_on))
+        work = gone_on[0][0].work
+        number = count_with_noun(len(timeline.waits), "rank")
+        headline = (
+            f"{describe_identities(parties)} had completed {work.words}, in which {number} waited: the ranks"
+            " do not make the same collectives"
+        )
+        evidence = (*(event for _, event in gone_on[:2]), *(wait.event for wait in timeline.waits[:3]))
+        yield Candidate(
+            "collective_mismatch", "different", "low", headline, evidence, parties=parties, collective=work
         )
 
 

@@ -1,8 +1,9 @@
 """Suspected silent data corruption: a rank's results differ from its peers', without a reported fault.
 
-A program's own mistake can look like it, so the confidence is never high. What all ranks have, or one of
-which no peer is seen, stays the program's; so does one rank's NaN where the loss rose before, or where its
-own check alone speaks: a bad batch makes the local loss a NaN on the rank that has it.
+A program's own mistake can look like it, so the confidence is never high. What all ranks have, or one while
+no peer prints a number in that step or later, stays the program's: a peer that waits, or is ended, has none.
+So does one rank's NaN where the loss rose before, or where its own check alone speaks: a bad batch makes the
+local loss a NaN on the rank that has it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from nodedoctor.steps import looks
 from nodedoctor.triage.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Confidence, Event, Identity
-from nodedoctor.triage.patterns.exits import PeersTerminated, ProcessExit
+from nodedoctor.triage.patterns.corruption import FINITE
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import BusBandwidth
+from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline.model import QUIET, Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.culprits import find_culprits
 from nodedoctor.wording import count_with_noun, decimal, singular_or_plural
 
@@ -66,8 +68,8 @@ class LoneNan:
 def nan_beside_peers(timeline: Timeline) -> LoneNan | None:
     """A NaN of one rank or a few whose peers had none; else None.
 
-    A peer counts that has lines after it, or that its launcher had to end: it was alive then. What only rank
-    0 says need not be its own: many programs look at the mean loss there, and nowhere else.
+    A peer counts that prints a loss or a norm in the same step or later. What only rank 0 says need not be
+    its own: many programs look at the mean loss there, and nowhere else.
     """
     local = timeline.marked(Mark.NOT_A_NUMBER)
     nans = [*local, *(event for event in timeline.of_kind(ExceptionRaised) if _mentions_nan(event.what))]
@@ -82,15 +84,7 @@ def nan_beside_peers(timeline: Timeline) -> LoneNan | None:
     if {event.who.rank for event in nans} not in (ranks, {None}) or not printed <= ranks:
         return None  # other ranks had it, too, or may have had it
     first = min(nans, key=timeline.moment)
-    peers = {
-        event.who.rank
-        for event in timeline.events
-        if _is_after(event, first) and not (isinstance(event.what, ProcessExit) and event.what.signal is None)
-    }
-    count = max(
-        len(peers - ranks - {None}),
-        len({event.who.pid for event in timeline.of_kind(PeersTerminated)} - {None}),
-    )
+    count = len(_finite_ranks(timeline, first) - ranks)
     enough = count > 0 if len(ranks) == 1 else count >= 2 * len(ranks)
     return LoneNan(tuple(nans), people, count) if enough else None
 
@@ -112,12 +106,26 @@ def _mentions_nan(raised: ExceptionRaised) -> bool:
     return _NAN.search(raised.message) is not None and "scale" not in raised.message
 
 
+_STEP = re.compile(r"\b(?:iteration|iter|step)[ :=#]{1,2}(?P<step>\d{1,12})\b")
+
+
+def _finite_ranks(timeline: Timeline, nan: Event[Any]) -> set[int]:
+    """Ranks whose counters have a finite loss or norm beside them, in the step of a NaN or later."""
+    match = _STEP.search(nan.text)
+    step = float(match["step"]) if match else None
+    return {
+        event.who.rank
+        for event in timeline.of_kind(TrainingStep)
+        if event.who.rank is not None
+        and FINITE.search(event.text)
+        and (_is_after(event, nan) if step is None else event.what.last[-1] >= step)
+    }
+
+
 def _is_after(event: Event[Any], first: Event[Any]) -> bool:
-    """True for a later event by time or place, and for any trouble."""
+    """True for a later event by time or place."""
     if event.time is not None and first.time is not None:
         return event.time >= first.time
-    if event.kind not in QUIET:
-        return True
     return event.place.source == first.place.source and event.place.offset > first.place.offset
 
 

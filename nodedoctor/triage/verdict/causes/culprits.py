@@ -28,13 +28,19 @@ def find_culprits(timeline: Timeline, events: Iterable[Event[Any]]) -> tuple[Ide
     Engines repeat what a worker raised: they count only where no worker reports it itself.
     """
     events = tuple(events)
-    events = tuple(event for event in events if not is_forwarded(event.text)) or events
+    events = tuple(event for event in events if not _is_repeated(event)) or events
     people = [event.who for event in events]
     culprits = tuple(distinct_ranks(people)) or _whole_node(timeline, events)
     culprits = culprits or _without_unanswered(timeline, sole_failure(timeline))
     if not culprits and all(who.pid is None for who in people):
         culprits = _failed_ranks(timeline, events) or _absent_ranks(timeline, events)
     return culprits or blameable_identities(*people)
+
+
+def _is_repeated(event: Event[Any]) -> bool:
+    """True for what a worker raised in another one's words; a service that names the worker is no engine."""
+    names_worker = isinstance(event.what, Symptom) and event.what.of_another and event.who.rank is not None
+    return not names_worker and is_forwarded(event.text)
 
 
 def independent_failures(timeline: Timeline, events: list[Event[Any]]) -> list[Event[Any]]:
@@ -55,6 +61,15 @@ def sole_failure(timeline: Timeline) -> tuple[Identity, ...]:
         *(who for event in exits if event.what.signal != SIGTERM for who in people_of(event))
     )
     return alone if len(alone) == 1 and timeline.sources == 1 else ()
+
+
+def is_about_then(event: Event[Any], first: Event[Any]) -> bool:
+    """True for an error at about the time of the first one, as far as their lines say when."""
+    return event.time is None or first.time is None or abs(event.time - first.time) <= TOGETHER
+
+
+TOGETHER = 60.0
+"""Seconds in which ranks that compute the same thing report the same error. Ours."""
 
 
 def _without_unanswered(timeline: Timeline, alone: tuple[Identity, ...]) -> tuple[Identity, ...]:

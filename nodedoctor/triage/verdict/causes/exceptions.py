@@ -15,7 +15,7 @@ from nodedoctor.triage.patterns.secondary_errors import is_secondary, quoted_mes
 from nodedoctor.triage.patterns.stacks import is_library, source_place
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET, Timeline
-from nodedoctor.triage.verdict.causes.culprits import find_culprits, independent_failures
+from nodedoctor.triage.verdict.causes.culprits import find_culprits, independent_failures, is_about_then
 from nodedoctor.triage.verdict.causes.families import family_of
 
 QUOTE_LENGTH = 160
@@ -41,16 +41,25 @@ def first_exception(timeline: Timeline) -> Iterator[Candidate]:
         yield from _repeated_by_engine(timeline)
         return
     first = _skip_lookup(min(chosen, key=lambda event: (event.what.later, timeline.moment(event))), chosen)
-    same = [e for e in chosen if e.what.type == first.what.type]
+    kind = family_of(_type_and_message(first.what))
+    same = [
+        e
+        for e in chosen
+        if e.what.type == first.what.type
+        or (kind is not None and family_of(_type_and_message(e.what)) is kind and is_about_then(e, first))
+    ]
     culprits = find_culprits(timeline, same)
     quote = shorten(_in_words(first.what), QUOTE_LENGTH, placeholder=" ...")
     source_line = source_place(first.what.frames)
     where = f" ({source_line})" if source_line else ""
     headline = f"{describe_identities(culprits) or 'the program'} raised {quote}{where}"
-    kind = family_of(f"{first.what.type}: {first.what.message}")
     cause: Cause = kind.cause if kind is not None and kind.for_exceptions else "user_code_exception"
     owner = kind.owner if kind is not None else None
     yield Candidate(cause, "own error", "high", headline, tuple(same[:4]), culprits, owner=owner)
+
+
+def _type_and_message(raised: ExceptionRaised) -> str:
+    return f"{raised.type}: {raised.message}"
 
 
 def _in_words(raised: ExceptionRaised) -> str:

@@ -47,6 +47,7 @@ _FAMILIES = r"""
 not-a-number
   a number was not finite any more
     \bNaN\b|\b[Ll]oss (?:is|=|became) (?:nan|inf)|loss scale already at minimum|[Mm]inimum loss scale
+    |\breturned nan values in its \d+th output
     |^FloatingPointError(?!.*\binconsistent between workers\b)
 launcher-variable  owner=CONFIG
   a variable that the launcher sets is not set

@@ -16,6 +16,7 @@ from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.store import BarrierMissed, ClientsMissing, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, CollectiveStatus
+from nodedoctor.triage.timeline.counters import names_of_group
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.timeline.pace import RankCount, count_steps
 from nodedoctor.triage.verdict.causes.absent import (
@@ -57,10 +58,29 @@ def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
         headline = f"{describe_identities(culprits)} never joined the rendezvous"
         evidence = (*init[:1], *missed[:4])
         yield Candidate("network_socket_interface", "named", "medium", headline, evidence, culprits)
+    elif broken := _closed_at_barrier(timeline, missed):
+        headline = f"{describe_identities(culprits)} closed its connection in the barrier: its process ended"
+        yield Candidate("peer_died", "named", "medium", headline, (*missed[:3], *broken[:1]), culprits)
     else:
         did = f"did not reach {report.where}"
         then = "the others wait for {it}" if report.passing else ""
         yield absent_rank(timeline, culprits, tuple(missed[:4]), did, "named", "high", then)
+
+
+def _closed_at_barrier(timeline: Timeline, missed: Sequence[Event[BarrierMissed]]) -> list[Event[PeerGone]]:
+    """The broken connections with which a barrier's reports give their reason, right behind them."""
+    return [
+        closed
+        for closed in timeline.of_kind(PeerGone)
+        for event in missed
+        if event.who.rank == closed.who.rank
+        and event.place.source == closed.place.source
+        and 0 < closed.place.offset - event.place.offset - len(event.text) < REASON
+    ]
+
+
+REASON = 200
+"""Bytes from a report to its reason, in the lines behind it: `Original exception:` with labels. Ours."""
 
 
 def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
@@ -77,7 +97,7 @@ def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
     waiting = {rank for _, _, rank in reports} | timeline.waiting_ranks
     for group, waits in group_by(reports, lambda report: report[0]).items():
         seq = Counter(seq for _, seq, _ in waits).most_common(1)[0][0]
-        names = group_names if not group and len(group_names) == 1 else {group}  # many lines do not name it
+        names = names_of_group(group, group_names)
         slow = [
             e
             for e in statuses

@@ -13,7 +13,7 @@ from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.trace import CutShort
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.timeline.model import Timeline, offsets_by_source
-from nodedoctor.triage.verdict.causes.culprits import shows_who_failed, sole_failure
+from nodedoctor.triage.verdict.causes.culprits import is_about_then, shows_who_failed, sole_failure
 from nodedoctor.triage.verdict.causes.exceptions import QUOTE_LENGTH
 from nodedoctor.triage.verdict.causes.families import family_of
 
@@ -25,19 +25,21 @@ def last_words(timeline: Timeline) -> Iterator[Candidate]:
     count long before the end.
     """
     output_offsets = offsets_by_source(timeline.marked(Mark.OUTPUT_CONTINUED), max)
-    for event in sorted(unclassified_errors(timeline), key=_error_weight):
-        if isinstance(event.what, UnclassifiedError) and event.place.offset < output_offsets.get(
-            event.place.source, 0
-        ):
-            continue
-        kind = family_of(event.text)
+    errors = [
+        (event, family_of(event.text))
+        for event in sorted(unclassified_errors(timeline), key=_error_weight)
+        if not isinstance(event.what, UnclassifiedError)
+        or event.place.offset >= output_offsets.get(event.place.source, 0)
+    ]
+    for event, kind in errors:
         if kind is None or kind.cause == "undetermined":
             continue
-        culprits = tuple(distinct_ranks([event.who])) or sole_failure(timeline)
+        same = [e for e, its in errors if its is kind and e.kind is event.kind and is_about_then(e, event)]
+        culprits = tuple(distinct_ranks(e.who for e in same)) or sole_failure(timeline)
         quote = shorten(event.text, QUOTE_LENGTH, placeholder=" ...")
         headline = f"{f'{describe_identities(culprits)}: ' if culprits else ''}{kind.description} ({quote})"
         sure: Confidence = "low" if culprits else "medium"  # others may have said the same
-        yield Candidate(kind.cause, "last words", sure, headline, (event,), culprits, owner=kind.owner)
+        yield Candidate(kind.cause, "last words", sure, headline, tuple(same[:4]), culprits, owner=kind.owner)
         return
 
 
@@ -56,6 +58,7 @@ def unclassified_errors(timeline: Timeline) -> Sequence[Event[Any]]:
     errors = timeline.marked(Mark.UNREAD_TROUBLE)
     if timeline.alive:
         return sorted([*errors, *_behind_the_end(timeline)], key=_source_line)
+    errors += timeline.marked(Mark.NOT_A_NUMBER)
     plain = [event for event in timeline.of_kind(UnclassifiedError) if not event.what.aside]
     return sorted([*errors, *(plain or timeline.of_kind(UnclassifiedError))], key=_source_line)
 

@@ -1,0 +1,53 @@
+"""Who waits in a monitored barrier names the rank that did not come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import culprits, judged, steps
+
+PLACES = [(size, rank) for size in (2, 4, 8) for rank in range(1, size)]
+SENT = (
+    "RuntimeError: Rank 0 successfully reached monitoredBarrier, but received errors while waiting for"
+    " send/recv from rank {}. Please check rank {} logs for faulty rank."
+)
+REASONS = {
+    "none": ("", "cpu_stuck_or_slow_rank"),
+    "a timeout": (
+        "[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:84] Timed out waiting 30000ms for recv"
+        " operation to complete",
+        "cpu_stuck_or_slow_rank",
+    ),
+    "a closed connection": (
+        "[../third_party/gloo/gloo/transport/tcp/pair.cc:525] Read error [10.4.13.5]:51221: Connection reset"
+        " by peer",
+        "peer_died",
+    ),
+}
+
+
+def missed(waiting: int, absent: int, reason: str, label: str) -> str:
+    """The exception of a rank that waited in a barrier for another one."""
+    lines = [SENT.format(absent, absent).replace("Rank 0", f"Rank {waiting}")]
+    lines += [" Original exception: ", reason] if reason else []
+    return "".join(f"{label.format(waiting)}{line}\n" for line in lines)
+
+
+@pytest.mark.parametrize("label", ["", "[rank{}]: ", "[default{}]:"])
+@pytest.mark.parametrize("reason", REASONS)
+def test_the_rank_that_was_waited_for_is_named(reason: str, label: str, tmp_path: Path) -> None:
+    text, cause = REASONS[reason]
+    for size, rank in PLACES:
+        log = f"world_size={size}\n" + steps(1, 5) + missed(0, rank, text, label)
+        examined = judged(tmp_path, log)
+        assert (examined.verdict.cause, culprits(examined)) == (cause, [rank]), (size, rank)
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_rank_0_that_others_waited_for_may_be_a_victim(reason: str, tmp_path: Path) -> None:
+    """It asks all ranks, and ends where one does not answer: its own log names that one."""
+    text = "".join(missed(rank, 0, REASONS[reason][0], "[rank{}]: ") for rank in (1, 2, 4))
+    assert culprits(judged(tmp_path, "world_size=5\n" + text)) == []
+    own = "[rank0]: RuntimeError: Rank 3 failed to pass monitoredBarrier in 30000 ms\n"
+    assert culprits(judged(tmp_path, "world_size=5\n" + text + own)) == [3]
