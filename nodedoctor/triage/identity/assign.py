@@ -132,8 +132,10 @@ def assign_by_events(
     events = join_exit_codes(join_full_gpus(join_ray_tasks(events)))
     agents = AgentTable(events)
     people: list[Identity | RankLocation] = [*agents.people, *(event.who for event in events)]
-    one_node = is_one_node(people, world_size(events), events)
-    processes, buses, gpus = ProcessTable(events), BusTable(events), GpuTable(events)
+    world = world_size(events)
+    one_node = is_one_node(people, world, events)
+    processes, gpus = ProcessTable(events), GpuTable(events)
+    buses = BusTable(events, world if one_node else None)
 
     def identify(event: Event[Any]) -> Identity:
         who, what = event.who, event.what

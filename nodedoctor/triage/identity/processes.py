@@ -12,6 +12,7 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.machine import GpuOnBus
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import AgentRanks, GroupJoined, PidRoster
 from nodedoctor.triage.patterns.ray import TaskFailed
@@ -160,17 +161,22 @@ def _count_processes(events: Iterable[Event[Any]]) -> dict[str, int]:
 
 
 class BusTable:
-    """Which rank used the GPU on a PCI bus of a host."""
+    """Which rank used the GPU on a PCI bus of a host, by NCCL or, on a single node, by nvidia-smi's list."""
 
-    def __init__(self, events: Iterable[Event[Any]]) -> None:
+    def __init__(self, events: Sequence[Event[Any]], ranks_of_node: int | None) -> None:
         self._ranks = {
             (short_host(event.who.host), event.what.bus): event.who.rank
             for event in events
             if isinstance(event.what, Communicator) and event.what.bus and event.who.rank is not None
         }
+        listed = {event.what.bus: event.who.gpu for event in events if isinstance(event.what, GpuOnBus)}
+        # Ranks of a node take its GPUs in order; one that leaves some out may leave out any.
+        self._listed = listed if set(listed.values()) == set(range(ranks_of_node or 0)) else {}
 
     def rank_on(self, host: str | None, bus: int) -> int | None:
         """The rank on a GPU; without a host, that of the only one there."""
+        if not self._ranks:
+            return self._listed.get(bus)
         if host is not None:
             return self._ranks.get((short_host(host), bus))
         ranks = [rank for (_, bus_number), rank in self._ranks.items() if bus_number == bus]

@@ -83,6 +83,7 @@ SIDE_FACTS = (
     nccl.BusBandwidth,
     nccl.VirtualInterface,
     machine.DriveError,
+    machine.GpuOnBus,
     Mark.OF_GPU,
     ras.HangFolder,
     Mark.RANK_OF_PID,

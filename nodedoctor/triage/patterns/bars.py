@@ -37,6 +37,8 @@ _MEASURE = re.compile(r"-?(?<!\d)\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)")
 """Numbers in front of a bar that differ each time: a loss, a rate, a time."""
 _STEP = re.compile(r"^(\d{1,7}\|)\d{1,9}(?=\|Loss: )")
 """torchtune's title of a bar, `epoch|step|Loss: x` (recipes/full_finetune_distributed.py)."""
+_EPOCH = re.compile(r"\b[Ee]poch[\s#:=\[(]{0,9}(\d{1,7})(?![\w.]\d)")
+"""The epoch in a bar's title: the bar of the next one goes on from it."""
 _NAMES = {ETA: r"\g<name>eta/\g<total>", COLUMN: r"\g<name>"}
 BARS = (BAR, RICH_BAR, KERAS, ETA, COLUMN, PAIR, PERCENT)
 """What `parse_bar` reads."""
@@ -61,13 +63,21 @@ def parse_bar(text: str) -> tuple[str, tuple[float, ...]] | None:
     if row is not None:
         name = _VALUE.sub("0", title[row.end() :])
         return f"{name[-60:]}/{row['total']}/{total}", (float(row["done"]), done)
-    return f"{_MEASURE.sub('0', title)[-60:]}/{total}", (done,)
+    return _with_epoch(f"{_MEASURE.sub('0', title)[-60:]}/{total}", done)
+
+
+def _with_epoch(name: str, done: float) -> tuple[str, tuple[float, ...]]:
+    """A bar's name and value, which is behind that of the epoch in its title, if there is one."""
+    epoch = _EPOCH.search(name)
+    if epoch is None:
+        return name, (done,)
+    return f"epoch {name[: epoch.start(1)]}{name[epoch.end(1) :]}", (float(epoch[1]), done)
 
 
 def _percent_of(text: str, match: re.Match[str]) -> tuple[str, tuple[float, ...]]:
     """How far a bar without a time is: its count, else its percentage."""
     title = _MEASURE.sub("0", text[: match.start()].strip())[-60:]
-    return f"{title}/{match['total'] or 100}", (float(match["done"] or match["percent"]),)
+    return _with_epoch(f"{title}/{match['total'] or 100}", float(match["done"] or match["percent"]))
 
 
 _MEASURE_WORD = (

@@ -49,6 +49,7 @@ fallback
     |disabling\b|will be disabled\b|(?:(?<=\()|(?<=[;,-] ))(?:\w{1,40} ){1,4}(?:disabled|off)\W{0,3}$
     |(?:using|will use) (?:an? |the )?(?:cached|old|previous|last|local)\b
     |(?:reduc|halv|lower|decreas|shrink)(?:ed|ing) (?:the )?(?:train )?(?:batch|micro)
+    |will be (?:reduced|halved|lowered|decreased)\b
 skipped
   Skipping sample 17 because of {}
     skipping\b|dropping\b|discarding\b|will be skipped\b

@@ -29,6 +29,13 @@ class XidReported:
 
 
 @record
+class GpuOnBus:
+    """nvidia-smi says on which PCI bus a node's GPU is; its number is that of the event's identity."""
+
+    bus: int
+
+
+@record
 class KernelTaskHung:
     """A task hung in the kernel, usually in storage; `of_storage`: a file system or its server says so."""
 
@@ -103,6 +110,10 @@ def _disk_full(match: re.Match[str]) -> Symptom | None:
 def _xid_reported(match: re.Match[str]) -> XidReported:
     code = bounded_integer(match["previous"] or match["code"])
     return XidReported(code, match["pci"].lower(), match["kind"] == "SXid")
+
+
+def _gpu_on_bus(match: re.Match[str]) -> GpuOnBus:
+    return GpuOnBus(int(match["bus"], 16))
 
 
 def _kernel_task_hung(match: re.Match[str]) -> KernelTaskHung:
@@ -287,6 +298,10 @@ KERNEL = r"""
 _xid_reported
     (?P<kind>S?Xid) \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+)(?:, pid='?(?P<pid>\d+)'?)?
     (?:.*\bfrom GPU(?P<gpu>\d{1,3}) GSP|.*\bcaused by previous Xid (?P<previous>\d+))?
+# nvidia-smi's table and the rows of its queries (docs.nvidia.com, "nvidia-smi")
+_gpu_on_bus
+    ^[| ]{0,4}(?P<gpu>\d{1,2}),? {1,2}(?:NVIDIA|Tesla) [^,|]{0,60}[,| ]{1,9}
+    [0-9A-F]{8}:(?P<bus>[0-9A-Fa-f]{2}):[0-9A-F]{2}\.0\b
 # Linux, block/blk-core.c, fs/buffer.c, drivers/nvme/host, ext4 and XFS; no floppy and no optical disk
 DriveError
     \b(?:I/O|critical (?:medium|target|nexus)) error, dev (?P<drive>(?!fd|sr)\w{3,20}),
@@ -329,5 +344,5 @@ hsa-hardware  hint  personal
 
 SIGNS = read_rows(
     MEMORY + LIMITS + NODES + KERNEL,
-    DriveError, HostOom, MemoryUser, NodeLost, _disk_full, _xid_reported, _kernel_task_hung,
+    DriveError, HostOom, MemoryUser, NodeLost, _disk_full, _gpu_on_bus, _xid_reported, _kernel_task_hung,
 )  # fmt: skip

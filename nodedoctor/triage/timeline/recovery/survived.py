@@ -84,7 +84,7 @@ def drop_stalls_that_passed(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def drop_before_communicator(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without what NCCL said of a network before the same process had its communicator, over another one."""
+    """Without what NCCL warned of before the same process had its communicator: it did without that."""
     completed_at = {
         (event.who.host, event.who.pid): event.place.offset for event in events if _is_complete(event)
     }
@@ -93,7 +93,7 @@ def drop_before_communicator(events: list[Event[Any]]) -> list[Event[Any]]:
         for event in events
         if not (
             isinstance(event.what, Symptom)
-            and event.what.cause in ("network_ib", "network_socket_interface")
+            and "NCCL" in event.text
             and event.place.offset < completed_at.get((event.who.host, event.who.pid), -1)
         )
     ]
