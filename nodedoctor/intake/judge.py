@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
 from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, ignore_path, units
-from nodedoctor.intake.job_lines import sort_lines
+from nodedoctor.intake.job_lines import line_runs, sort_lines
 from nodedoctor.intake.long_texts import kernel_log_in, outputs_in
 from nodedoctor.intake.outputs import NodeOutput, readable, snapshot_of
 from nodedoctor.intake.split import Parts, split
@@ -183,7 +183,7 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
         pile.logs.append((unit, list(parts.rest), False))
         pile.shows_job = True
     elif parts.rest:
-        lines = sort_lines(parts.rest, parts.prompts)
+        lines = sort_lines(parts.rest, parts.prompts, has_outputs=bool(parts.pieces))
         _add_line_runs(unit, lines.others, reading)
         if lines.mine:
             pile.logs.append((unit, list(lines.mine), bool(parts.pieces or parts.asides or lines.others)))
@@ -212,8 +212,9 @@ def _add_unrecognised(unit: Unit, rest: Sequence[tuple[int, str]], reading: Read
 
 
 def _add_line_runs(unit: Unit, rest: Iterable[tuple[int, str]], reading: Reading) -> None:
-    for line, lines, first in _line_runs(rest):
-        reading.unrecognised.append(Unrecognised(unit.name, line, lines, first[:QUOTED]))
+    for run in line_runs(rest):
+        line, first = run[0]
+        reading.unrecognised.append(Unrecognised(unit.name, line, len(run), first.strip()[:QUOTED]))
 
 
 def _note_refusals(unit: Unit, asides: Iterable[tuple[int, str]], reading: Reading) -> None:
@@ -318,19 +319,6 @@ def _says_nothing(verdict: Json, pile: _Pile) -> bool:
     only_words = all(mixed for _, _, mixed in pile.logs)
     knows = any(verdict.get(key) for key in ("timeline", "ranks", "incidents", "alternatives"))
     return only_words and verdict.get("kind") == _NO_REASON and not knows
-
-
-def _line_runs(rest: Iterable[tuple[int, str]]) -> list[tuple[int, int, str]]:
-    """Lines that follow each other, blank ones between them aside: the first, how many, its text."""
-    runs: list[tuple[int, int, str]] = []
-    last = -9
-    for number, line in rest:
-        if number - last <= 2 and runs:
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1, runs[-1][2])
-        else:
-            runs.append((number, 1, line.strip()))
-        last = number
-    return runs
 
 
 def _saved_verdict(pile: _Pile) -> Json | None:

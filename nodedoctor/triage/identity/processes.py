@@ -169,9 +169,9 @@ class BusTable:
             for event in events
             if isinstance(event.what, Communicator) and event.what.bus and event.who.rank is not None
         }
-        listed = {event.what.bus: event.who.gpu for event in events if isinstance(event.what, GpuOnBus)}
+        gpu_by_bus = {event.what.bus: event.who.gpu for event in events if isinstance(event.what, GpuOnBus)}
         # Ranks of a node take its GPUs in order; one that leaves some out may leave out any.
-        self._listed = listed if set(listed.values()) == set(range(ranks_of_node or 0)) else {}
+        self._listed = gpu_by_bus if set(gpu_by_bus.values()) == set(range(ranks_of_node or 0)) else {}
 
     def rank_on(self, host: str | None, bus: int) -> int | None:
         """The rank on a GPU; without a host, that of the only one there."""
