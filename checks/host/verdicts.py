@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.cluster.slurm import SlurmNode
 from nodedoctor.facts.verdicts import fabric_log
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.facts.verdicts.verdicts import OtherTools
 from nodedoctor.model import Evidence, Finding, Fix, Step
+from nodedoctor.nodeset import NodeSetError, expand
 from nodedoctor.steps import last_resort, look, repair
 
+_OF_SLURM = ("sinfo", "sinfo-reasons")
 _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "dcgm-health": (look("dcgmi health -c"), look("nodedoctor gpu")),
     "mlxlink": (look("nodedoctor ib"),),
@@ -35,8 +38,8 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
 }
 
 
-@check("tools.verdicts", "Verdicts of other health tools", tags={"deep"})
-def verdicts(tools: OtherTools) -> Iterator[Finding]:
+@check("tools.verdicts", "Verdicts of other health tools", tags={"deep"}, without=(SlurmNode,))
+def verdicts(tools: OtherTools, slurm: SlurmNode | None) -> Iterator[Finding]:
     """Pasted outputs of other tools that judge: dcgmi health, mlxlink, kubectl, gpud, ibdiagnet, NVRx ...
 
     Why: each of them sees something that nodedoctor may not have been shown.
@@ -48,7 +51,11 @@ def verdicts(tools: OtherTools) -> Iterator[Finding]:
     False positives: An output from before a repair.
     """
     for verdict in tools.verdicts:
-        if verdict.result in ("fail", "warn"):
+        if slurm and verdict.probe in _OF_SLURM and not _has_node(verdict.subject, slurm.name):
+            yield Finding.info(
+                f"another node, {_verdict_summary(verdict)}", evidence=_verdict_evidence(verdict)
+            )
+        elif verdict.result in ("fail", "warn"):
             judge = Finding.fail if verdict.result == "fail" else Finding.warn
             yield judge(
                 _verdict_summary(verdict),
@@ -71,6 +78,15 @@ def verdicts(tools: OtherTools) -> Iterator[Finding]:
             yield Finding.ok(
                 _verdict_summary(verdict), subject=verdict.subject, evidence=_verdict_evidence(verdict)
             )
+
+
+def _has_node(subject: str, name: str) -> bool:
+    """Whether a statement of Slurm is about this node; what names none may be."""
+    kind, _, names = subject.partition(":")
+    try:
+        return kind != "nodes" or name in expand(names)
+    except NodeSetError:
+        return True
 
 
 def _verdict_summary(verdict: Verdict) -> str:

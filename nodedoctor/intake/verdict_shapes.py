@@ -138,6 +138,16 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         first=True,
     ),
     by_head(
+        ("NODELIST",),
+        r"NODELIST[ \t]{1,60}(?:NODES[ \t]{1,40}PARTITION[ \t]{1,40})?STATE\b",
+        "sinfo -N",
+        "sinfo",
+        "Slurm 18.08 to 25.11, src/sinfo/sinfo.c",
+        body=r"[A-Za-z][\w.,[\]-]{0,200}[ \t]{1,60}(?:\d{1,6}[ \t]{1,40}[\w.*+-]{1,64}[ \t]{1,40})?"
+        r"[a-z_]{2,20}[*~#!%$@^+-]{0,3}(?:[ \t]|$)",
+        first=True,
+    ),
+    by_head(
         ("machine info", "scanning the host"),
         "(?:[\u2714\u2718] machine info|\u231b scanning the host)",
         "gpud scan",

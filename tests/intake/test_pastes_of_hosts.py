@@ -175,8 +175,8 @@ def test_nodes_of_ray_are_counted_under_each_heading_of_the_living(heading: str,
 
 @pytest.mark.parametrize(
     ("state", "sick"),
-    [("DOWN", True), ("DOWN*", True), ("IDLE+NOT_RESPONDING", True), ("DOWN*+DRAIN", False),
-     ("IDLE+DRAIN", False), ("MIXED", False), ("IDLE+POWERED_DOWN", False)],
+    [("DOWN", True), ("DOWN*", True), ("IDLE+NOT_RESPONDING", True), ("DOWN*+DRAIN", True),
+     ("IDLE+DRAIN", True), ("IDLE+MAINTENANCE", False), ("MIXED", False), ("IDLE+POWERED_DOWN", False)],
 )  # fmt: skip
 def test_a_node_that_slurm_has_lost_is_a_warning(tmp_path: Path, state: str, sick: bool):
     text = f"NodeName=gpu-17 Arch=x86_64\n   Gres=gpu:h100:8\n   State={state} ThreadsPerCore=2\n"

@@ -417,7 +417,11 @@ def test_mlxlink_is_judged_by_its_counters_and_their_time(ber: str, minutes: str
         ("Kill task failed", "warn"),
         ("gpu_xid_79", "warn"),
         ("NHC: check_hca", "warn"),
+        ("bad DIMM", "warn"),
+        ("Node unexpectedly re", "warn"),
+        ("gpu5 RMA", "warn"),
         ("planned update", "note"),
+        ("maintenance", "note"),
         ("moving to rack 12", "note"),
     ],
 )
@@ -428,6 +432,52 @@ def test_the_reasons_of_sinfo_are_told_with_their_nodes(reason: str, result: str
     (piece,) = split(f"$ sinfo -R\n{text}").pieces
     assert piece.shape.probe == "sinfo-reasons"
     assert said("sinfo-reasons", text) == [(result, f"nodes:{nodes}", f"{nodes}: {reason} (by root)")]
+
+
+BY_NODE = {
+    "NODELIST STATE REASON": "{node} {state} {reason}",
+    "NODELIST   NODES PARTITION       STATE": "{node}       1      gpu*  {state}",
+    "NODELIST NODES PARTITION STATE CPUS S:C:T MEMORY TMP_DISK WEIGHT AVAIL_FE REASON": "{node} 1 gpu* "
+    "{state} 96 2:48:1 1000000 0 1 h100,ib {reason}",
+}
+
+
+@pytest.mark.parametrize("heading", BY_NODE)
+@pytest.mark.parametrize(
+    ("state", "reason", "result"),
+    [
+        ("drained", "xid 79 on gpu 3", "warn"),
+        ("drained*", "none", "warn"),
+        ("draining", "memory swap of a DIMM", "warn"),
+        ("down*", "Not responding", "warn"),
+        ("idle*", "none", "warn"),
+        ("maint", "none", "note"),
+        ("mixed", "none", ""),
+        ("idle", "none", ""),
+    ],
+)
+@given(st.integers(0, 5))
+def test_sinfo_by_node_names_those_that_are_out(
+    heading: str, state: str, reason: str, result: str, before: int
+):
+    rows = [("gpu-01", "allocated", "none")] * before + [("gpu-21", state, reason)]
+    lines = [BY_NODE[heading].format(node=node, state=state, reason=reason) for node, state, reason in rows]
+    (piece,) = split("\n".join(["$ sinfo -N", heading, *lines]) + "\n").pieces
+    assert piece.shape.probe == "sinfo"
+    told = [(kind, words) for kind, subject, words in said("sinfo", piece.text) if subject]
+    assert [kind for kind, _ in told] == ([result] if result else [])
+    if told and reason != "none" and "REASON" in heading:
+        assert reason in told[0][1]
+
+
+@pytest.mark.parametrize(("nodes", "alarm"), [("gpu-17", 1), ("gpu-[16-18]", 1), ("gpu-33", 0)])
+def test_a_reason_of_another_node_is_no_alarm_for_the_node_that_is_shown(
+    tmp_path: Path, nodes: str, alarm: int
+):
+    shown = "NodeName=gpu-17 Arch=x86_64\n   Gres=gpu:h100:8\n   State=MIXED ThreadsPerCore=2\n"
+    reasons = f"REASON  USER  TIMESTAMP  NODELIST\nbad DIMM  root  2026-01-05T09:30:00 {nodes}\n"
+    assert len(alarms(replay(tmp_path, {"slurm-node": shown, "sinfo-reasons": reasons}, deep=True))) == alarm
+    assert len(alarms(replay(tmp_path, {"sinfo-reasons": reasons}, deep=True))) == 1
 
 
 @pytest.mark.parametrize("above", ["$ sinfo -R\n", ""])
