@@ -165,7 +165,7 @@ def link_steps(address: str | None) -> tuple[Step, Step]:
     """What a link can and does, and what the kernel says of errors on it."""
     where = ["-s", address] if address else []
     return (
-        look("sudo lspci {} -vv | grep -E 'LnkCap:|LnkSta:'", where),
+        look("sudo lspci {} -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'", where),
         look("sudo dmesg | grep -iE 'aer|pcieport'"),
     )
 
@@ -191,7 +191,7 @@ def _device_width(
         evidence = [quoted_like("lspci", rf"{short} .*(?:\n[ \t].*)*?\n[ \t]+({line}:.*)") for line in lines]
     subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
     wider = sum(peer > now for peer in peers)
-    module = _is_module(device)
+    module = is_module(device)
     if not module and (wider * 2 <= len(peers) or len(peers) < 2):
         return Finding.info(f"{summary} (no wider slot known here)", subject=subject, evidence=evidence)
     fix = Fix(_RESEAT, link_steps(device.address), "drain", "every job on this node", "nodedoctor pcie.width")
@@ -204,7 +204,7 @@ def _device_width(
     )
 
 
-def _is_module(device: PciDevice) -> bool:
+def is_module(device: PciDevice) -> bool:
     """Whether it is a GPU on a board of modules, by its id or, in a paste, by its name."""
     model = gpu_model("", device.device)
     return bool(model and model.form == "sxm") or " SXM" in device.device
