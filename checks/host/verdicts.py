@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.cluster.slurm import SlurmNode
-from nodedoctor.facts.verdicts import fabric_log
+from nodedoctor.facts.verdicts import fabric_log, nccl_lines
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.facts.verdicts.verdicts import OtherTools
 from nodedoctor.model import Evidence, Finding, Fix, Step
@@ -138,7 +138,24 @@ _PASS_THROUGH = Fix(
 )
 
 
+_PEER_MEMORY = Fix(
+    "Load nvidia_peermem, or use the open kernel module with DMA-BUF, and restart the job; see also whether "
+    "NCCL_NET_GDR_LEVEL or NCCL_NET_GDR_READ is set.",
+    (
+        look("lsmod | grep peermem"),
+        look("env | grep NCCL"),
+        repair("sudo modprobe nvidia_peermem", when="it is not loaded"),
+    ),
+    "config",
+    "nothing",
+    "nodedoctor ib.gdr",
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+)
+
+
 def _verdict_fix(verdict: Verdict) -> Fix:
+    if verdict.subject == nccl_lines.NO_GPUDIRECT:
+        return _PEER_MEMORY
     if verdict.subject == fabric_log.OTHER_VERSION:
         return _OTHER_VERSION
     if verdict.subject.startswith("module:"):

@@ -93,7 +93,7 @@ def is_of_person(run: Sequence[tuple[int, str]]) -> bool:
 
 
 def _own_words(rest: Sequence[tuple[int, str]], prompts: Sequence[tuple[int, bool]]) -> set[int]:
-    """The numbers of lines that people wrote around outputs: neither answers nor of what they started."""
+    """The numbers of lines that people wrote around outputs: no answer, nothing below a log."""
     starts = [number for number, _ in prompts]
     started = {number for number, asks in prompts if not asks}
     candidates = [
@@ -104,9 +104,15 @@ def _own_words(rest: Sequence[tuple[int, str]], prompts: Sequence[tuple[int, boo
     titles = {number for number, line in candidates if _TITLE.match(line)}
     runs = line_runs(entry for entry in candidates if entry[0] not in titles)
     answers = {number + 1 for number in starts}
-    return titles | {
-        number for run in runs if run[0][0] not in answers and is_of_person(run) for number, _ in run
-    }
+    with_log: set[int] = set()
+    own = titles
+    for run in runs:
+        block = bisect_right(starts, run[0][0])
+        if run[0][0] in answers or block in with_log or not is_of_person(run):
+            with_log.add(block)
+        else:
+            own |= {number for number, _ in run}
+    return own
 
 
 def sort_lines(

@@ -14,10 +14,12 @@ from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, ignore_path, uni
 from nodedoctor.intake.job_lines import line_runs, sort_lines
 from nodedoctor.intake.long_texts import kernel_log_in, outputs_in
 from nodedoctor.intake.outputs import NodeOutput, readable, snapshot_of
-from nodedoctor.intake.split import Parts, split
+from nodedoctor.intake.split import Parts, Piece, split
+from nodedoctor.intake.verdict_shapes import NCCL_LINES
 from nodedoctor.intake.whose import by_owner
 from nodedoctor.json_shapes import Json, loaded
 from nodedoctor.model import Observation
+from nodedoctor.patterns import regex
 from nodedoctor.record import record, replace
 from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report
@@ -36,6 +38,8 @@ _NO_REASON = "undetermined/other"
 """The verdict of triage on lines about a failure that say no reason."""
 _ANY_TEXT = ("undetermined/", "none/", "user_code_exception/", "network_socket_interface/unreachable")
 """Verdicts on numbers that go up, and on errors of any program: of a job only where a line shows one."""
+_OF_NETWORK = regex(r"NCCL INFO (?:NET/|[^\n]{0,80}(?:GPU Direct|GDR))")
+"""What `grep` leaves of a log for somebody who asks about paths. It has no end. Ours."""
 QUOTED = 160
 """Characters of a line that was not recognised; ours."""
 
@@ -185,10 +189,22 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
     elif parts.rest:
         lines = sort_lines(parts.rest, parts.prompts, has_outputs=bool(parts.pieces))
         _add_line_runs(unit, lines.others, reading)
-        if lines.mine:
-            pile.logs.append((unit, list(lines.mine), bool(parts.pieces or parts.asides or lines.others)))
+        mine = _take_nccl_lines(unit, lines.mine, pile)
+        if mine:
+            pile.logs.append((unit, mine, bool(parts.pieces or parts.asides or lines.others)))
             pile.shows_job |= lines.shows_job
     return size
+
+
+def _take_nccl_lines(unit: Unit, lines: Sequence[tuple[int, str]], pile: _Pile) -> list[tuple[int, str]]:
+    """The lines of a log; what NCCL says of its paths tells of the node, and alone it is no log."""
+    match = [entry for entry in lines if NCCL_LINES.head.match(entry[1])]
+    if match:
+        text = "".join(f"{line}\n" for _, line in match)
+        piece = Piece(NCCL_LINES, text, match[0][0] + unit.line - 1)
+        pile.outputs.append(NodeOutput(piece, unit.name, unit.node or unit.group))
+    is_excerpt = bool(match) and all(_OF_NETWORK.search(line) for _, line in lines)
+    return [] if is_excerpt else list(lines)
 
 
 def _unit_parts(unit: Unit) -> Parts:

@@ -54,7 +54,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "network": ("net", "ethtool", "chronyc-sources"),
     "stack": ("collect-env", "pip-list"),
     "host": ("disk", "limits", "numactl", "edac", "ipmitool", "host", "host-messages"),
-    "job": ("env", "nccl-inspector"),
+    "job": ("env", "nccl-inspector", "nccl-lines"),
     "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf", "p2p-bandwidth"),
 }
 """Which probes tell of what kind of thing."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from nodedoctor.facts.verdicts import nccl_lines
+from nodedoctor.facts.verdicts.nccl_lines import NO_GPUDIRECT_LINE
 from nodedoctor.intake.shape import FRONT, Shape, by_head, by_lines
 
 JSON_LINE = r"\s*[\"{}\[\]\d-]|\s+(?:true|false|null)\b"
@@ -14,6 +16,16 @@ RDMA_CORE = "linux-rdma/rdma-core 17 to 60"
 KUBECTL = "kubernetes/kubectl 1.10 to 1.35, pkg/describe/describe.go"
 _DESCRIBED = r"\s+\S|[A-Z][\w -]{1,30}:"
 """Lines of `kubectl describe`: headings and keys at one margin, their values further in."""
+
+NCCL_LINES = by_lines(
+    ("GPU Direct RDMA Disabled for HCA",),
+    rf"^(?P<front>){NO_GPUDIRECT_LINE.pattern.removeprefix('^')}[^\n]*$",
+    "what NCCL says of its paths",
+    nccl_lines.PROBE,
+    "NVIDIA/nccl 2.8 to 2.29, src/transport/net_ib",
+    tool="NCCL_DEBUG=INFO",
+)
+"""Lines of a job's log: they stay in it, and tell of the node, too."""
 
 VERDICT_SHAPES: tuple[Shape, ...] = (
     by_head(

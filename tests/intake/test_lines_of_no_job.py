@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import smi_texts
 from in_turn import in_turn
-from pastes import PASTES
+from pastes import OF_LOGS, PASTES
 
 from nodedoctor.intake.cli import worst
 from nodedoctor.intake.commands import asks_machine, programs, remote_host
@@ -232,3 +232,32 @@ def test_one_line_with_the_marks_of_a_program_is_a_log(line: str):
 def test_few_plain_lines_below_what_was_started_are_its_own(lines: int):
     printed = "CUDA out of memory\n" * lines
     assert reading(f"$ python train.py\nloading\n{printed}\n$ nvidia-smi\n{TABLE}").triage is not None
+
+
+SETS_UP = (
+    "gpu-7:2566:2739 [0] NCCL INFO Bootstrap : Using eth0:10.1.1.1<0>\n"
+    "gpu-7:2566:2739 [0] NCCL INFO comm 0x55cc8aa86c70 rank 0 nranks 16 cudaDev 0 busId 1b000 - Init START\n"
+)
+NO_GPUDIRECT = OF_LOGS["nccl-lines"]
+TRAINS = "".join(f"2026-03-01 04:05:{n:02} step {n} loss 2.{n}\n" for n in range(30))
+
+
+@pytest.mark.parametrize("front", ["", "[1,0]<stdout>:", "2026-03-01T04:05:06Z "])
+@pytest.mark.parametrize(("before", "behind"), [("", ""), (SETS_UP, ""), (SETS_UP, TRAINS), ("", JOB)])
+def test_gpudirect_that_nccl_does_not_use_is_a_warning_beside_the_log(front: str, before: str, behind: str):
+    lines = "".join(f"{front}{line}\n" for line in NO_GPUDIRECT.splitlines())
+    result = reading(before + lines + behind)
+    (node,) = result.nodes
+    findings = [finding for entry in node.report["results"] for finding in entry["findings"]]
+    (alarm,) = [finding for finding in findings if finding["status"] in ("warn", "fail")]
+    assert alarm["status"] == "warn"
+    assert "GPUDirect RDMA is off for mlx5_0 and mlx5_1 on gpu-7" in alarm["summary"]
+    plain = reading(before + behind).triage
+    assert (result.triage is None) is (not before and not behind)
+    if plain and result.triage:
+        assert result.triage["kind"] == plain["kind"]
+
+
+def test_a_gpu_too_far_from_an_adapter_is_no_fault():
+    line = "gpu-7:2566:2739 [0] NCCL INFO GPU Direct RDMA Disabled for GPU 1b000 / HCA 3 (distance 7 >= 4)"
+    assert reading(f"{SETS_UP}{line}\n").nodes == []

@@ -400,6 +400,11 @@ PASTES: dict[str, str] = {
     "host": CPUPOWER,
 }
 """A paste of each probe."""
+OF_LOGS = {
+    "nccl-lines": "gpu-7:2566:2739 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n"
+    "gpu-7:2566:2739 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 1 'mlx5_1' (no module)\n",
+}
+"""Lines of a job's log that a probe reads, too."""
 
 
 def _each(front: str) -> Callable[[str], str]:

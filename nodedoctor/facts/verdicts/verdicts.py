@@ -15,6 +15,7 @@ from nodedoctor.facts.verdicts import (
     inspector,
     kubernetes,
     mlxlink,
+    nccl_lines,
     node_messages,
     port_counters,
     scans,
@@ -47,6 +48,7 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     host_tools.ECC: host_tools.memory_errors,
     host_tools.DMON: host_tools.gpu_samples,
     node_messages.DEVICE_PLUGIN: node_messages.device_plugin,
+    nccl_lines.PROBE: nccl_lines.verdicts,
     node_messages.HOST: node_messages.host,
 }
 MOST = 200

@@ -19,6 +19,7 @@ from pastes import (
     KUBERNETES,
     MLXLINK,
     NVCRE,
+    OF_LOGS,
     PASTES,
     VALIDATION,
 )
@@ -136,7 +137,7 @@ def test_kubernetes_says_which_condition_or_resource_is_wrong(text: str, expecte
 
 
 WELL: list[tuple[str, str]] = [
-    *((probe, PASTES[probe]) for probe in READERS),
+    *((probe, PASTES[probe]) for probe in READERS if probe in PASTES),
     ("kubernetes-node", node(GpuHealthy="True", VMEventScheduled="False", KernelDeadlock="False")),
     ("kubernetes-node", KUBERNETES.replace("nvidia.com/gpu:     8", "ephemeral-storage:  8")),
 ]
@@ -515,7 +516,7 @@ def test_the_document_of_dcgmi_diag_is_judged_as_its_table(
 
 HOSTILE = st.one_of(
     st.text(max_size=300),
-    st.sampled_from([PASTES[probe] for probe in READERS]).flatmap(
+    st.sampled_from([(PASTES | OF_LOGS)[probe] for probe in READERS]).flatmap(
         lambda text: st.tuples(st.integers(0, len(text)), st.text(max_size=20), st.integers(0, 60)).map(
             lambda cut: text[: cut[0]] + cut[1] + text[cut[0] + cut[2] :]
         )
