@@ -96,6 +96,11 @@ def _of_node(report: Report, reading: Reading) -> str:
     return f"nothing in {comma_list(kinds(reading), 3)} can be judged by itself"
 
 
+def is_judged(report: Report) -> bool:
+    """Whether anything can be stated of a node: without a statement it is unknown, not well."""
+    return bool(lead(report) or statements(report) or _unjudged_text(report))
+
+
 def _unread_text(reading: Reading) -> str:
     """How much was given and not read, which no other statement covers; "" where all was."""
     if not reading.unrecognised:

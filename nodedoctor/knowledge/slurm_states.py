@@ -77,6 +77,7 @@ def is_planned(reason: str) -> bool:
 
 
 def is_trouble(states: Iterable[str], reason: str) -> bool:
-    """Whether a node in these states is out for a fault: down, or drained for no plan."""
+    """Whether a node in these states is out for a fault: down or drained, and not taken out by plan."""
     kinds = kinds_of(states)
-    return "fault" in kinds or ("drain" in kinds and "maintenance" not in kinds and not is_planned(reason))
+    by_plan = "maintenance" in kinds or ("drain" in kinds and is_planned(reason))
+    return bool(kinds & {"fault", "drain"}) and not by_plan

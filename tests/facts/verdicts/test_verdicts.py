@@ -351,8 +351,29 @@ def test_one_threshold_holds_for_a_link_whichever_tool_counts_its_errors(name: s
     "name", ["PortXmitDiscards", "PortRcvSwitchRelayErrors", "PortXmitWait", "VL15Dropped"]
 )
 def test_counters_of_congestion_and_of_other_links_are_notes(name: str):
-    ((result, _, _),) = said("perfquery", f"{HCA}{name}:.......60000\n")
+    ((result, _, _),) = said("perfquery", f"{HCA}{name}:.......60000\nSymbolErrorCounter:...0\n")
     assert result == "note"
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["PortXmitData", "PortRcvData", "PortXmitWait"]), st.integers(0, 9), min_size=1
+    ),
+    st.dictionaries(st.sampled_from(LINK_COUNTERS), st.integers(0, 60000)),
+    st.booleans(),
+)
+def test_a_port_is_judged_once_by_all_its_blocks_and_only_by_counters_of_errors(
+    data: dict[str, int], errors: dict[str, int], is_extended_first: bool
+):
+    rows = {
+        kind: "".join(f"{name}:......{count}\n" for name, count in values.items())
+        for kind, values in (("extended ", data), ("", errors))
+    }
+    blocks = [f"# Port {kind}counters: Lid 7 port 1 (CapMask: 0x5A00)\n{text}" for kind, text in rows.items()]
+    ((result, _, words),) = said("perfquery", "".join(blocks if is_extended_first else blocks[::-1]))
+    is_bad = any(count >= 10 for count in errors.values())
+    assert result == ("warn" if is_bad else "note" if errors else "unknown")
+    assert ("is beyond" in words) is (bool(errors) and not is_bad)
 
 
 @pytest.mark.parametrize(
