@@ -155,8 +155,13 @@ def mode(gpus: Gpus) -> Iterator[Finding]:
         return
     findings = [*_judge_mig(gpus), *_judge_compute(gpus), *_note_special(gpus)]
     yield from findings
-    if not findings:
-        yield _all_as_expected(gpus, f"default mode on {all_of(gpus.gpus)}")
+    shown = [gpu for gpu in gpus.gpus if gpu.compute_mode is not None or gpu.mig_mode is not None]
+    if findings:
+        return
+    if shown:
+        yield _all_as_expected(gpus, f"default mode on {all_of(shown)}")
+    else:
+        yield _judge_unread("a mode", [gpu.errors.get("compute_mode") for gpu in gpus.gpus])
 
 
 def _judge_mig(gpus: Gpus) -> Iterator[Finding]:

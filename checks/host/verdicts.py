@@ -1,5 +1,6 @@
 """What do other health tools say, where their outputs were pasted?"""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from nodedoctor.declare.registry import check
@@ -15,7 +16,7 @@ _OF_SLURM = ("sinfo", "sinfo-reasons")
 _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "dcgm-health": (look("dcgmi health -c"), look("nodedoctor gpu")),
     "mlxlink": (look("nodedoctor ib"),),
-    "kubernetes-node": (look("nodedoctor"),),
+    "kubernetes-node": (look("nvidia-smi -L"), look("sudo dmesg | grep -iE 'xid|nvrm'"), look("nodedoctor")),
     "kubernetes-nodes": (look("kubectl describe node"), look("nodedoctor")),
     "kubernetes-pod": (look("kubectl describe pod"), look("nodedoctor")),
     "sinfo": (look("sinfo -R -o '%E %u %H %N'"), look("nodedoctor")),
@@ -24,6 +25,7 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "health-validation": (look("nodedoctor"),),
     "ibdiagnet-csv": (look("nodedoctor ib"),),
     "ibqueryerrors": (look("nodedoctor ib"),),
+    "perfquery": (look("sudo mlxlink -d DEVICE -m -c"), look("nodedoctor ib")),
     "fabric-manager-log": (look("systemctl status nvidia-fabricmanager"), look("nodedoctor fabric kernel")),
     "sinfo-reasons": (look("sinfo -R -o '%E %u %H %N'"), look("nodedoctor")),
     "nvrx-health": (look("nodedoctor"),),
@@ -42,7 +44,7 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
 def verdicts(tools: OtherTools, slurm: SlurmNode | None) -> Iterator[Finding]:
     """Pasted outputs of other tools that judge: dcgmi health, mlxlink, kubectl, gpud, ibdiagnet, NVRx ...
 
-    Why: each of them sees something that nodedoctor may not have been shown.
+    Why: a tool reports a fault that the other outputs here need not show.
     Fix disturbs: nothing.
     Judges: FAIL and WARN as the tool does; gpud's and ibdiagnet's problems are a WARN, as their outputs name
     neither how bad they are nor this node.
@@ -95,6 +97,35 @@ def _verdict_summary(verdict: Verdict) -> str:
 
 def _verdict_evidence(verdict: Verdict) -> list[Evidence]:
     return [Evidence(verdict.probe, verdict.quote)] if verdict.quote else []
+
+
+_CABLE = (
+    "Reseat, clean or replace the cable or transceiver, then try another switch port. Clear the counters "
+    "(perfquery -R) and read them again under load."
+)
+_ADVICE = (
+    ("perfquery", "", _CABLE),
+    ("ibqueryerrors", "", _CABLE),
+    (
+        "ipmitool",
+        r"Power Supply|Power Unit|\bPSU?\d|AC lost|[Rr]edundancy",
+        "Check the cord, the PDU and the circuit of that power supply; replace the supply if it stays.",
+    ),
+    ("ipmitool", r"(?i:fan|temp|thermal)", "Check fans, filters and airflow."),
+    ("ipmitool", r"(?i:memory|dimm|ecc)", "Replace the DIMM that the event log names."),
+    (
+        "numactl",
+        "",
+        "Reseat or replace the DIMMs that dmidecode does not list, and see the BIOS's memory errors.",
+    ),
+    (
+        "kubernetes-node",
+        r"nvidia\.com/gpu",
+        "Find the GPU that the device plugin counts as unhealthy: by its log, nvidia-smi -L and the kernel's "
+        "log on that node.",
+    ),
+)
+"""What to do by the tool and its words, the first row that fits."""
 
 
 _OTHER_VERSION = Fix(
@@ -162,10 +193,10 @@ def _verdict_fix(verdict: Verdict) -> Fix:
         return _MODULE
     if verdict.subject == "parameter:iommu":
         return _PASS_THROUGH
-    return Fix(
-        f"Run nodedoctor on the node, and compare what it and {verdict.tool} say of the same device.",
-        _LOOKS.get(verdict.probe, ()),
-        "investigate",
-        "nothing",
-        "nodedoctor",
+    texts = (
+        text
+        for probe, pattern, text in _ADVICE
+        if probe == verdict.probe and re.search(pattern, verdict.words)
     )
+    advice = f"Run nodedoctor on the node, and compare what it and {verdict.tool} say of the same device."
+    return Fix(next(texts, advice), _LOOKS.get(verdict.probe, ()), "investigate", "nothing", "nodedoctor")

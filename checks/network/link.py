@@ -59,7 +59,7 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
     elif machine is None and slow and not findings:
         summary = f"{slow[0].name}: {slow[0].speed_mbps} Mbit/s; whether this is a virtual machine is unknown"
         findings = [Finding.unknown("not-visible-here", summary, subject=f"net:{slow[0].name}/speed")]
-    findings += [finding for family in rail_sets(net) if (finding := _lost_rail(family))]
+    findings += [alarm for family in rail_sets(net) if (alarm := _lost_rail(family))]
     yield from findings
     if findings:
         return

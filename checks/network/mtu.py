@@ -50,8 +50,8 @@ def mtu(net: Net) -> Iterator[Finding]:
         lambda link: (link.name.rstrip("0123456789"), link.speed_mbps),
     )
     by_name = [group for group in rails.values() if len(group) > FEWEST_PEERS]
-    taken = {link.name for group in by_name for link in group}
-    by_number = [group for group in rail_sets(net) if taken.isdisjoint(link.name for link in group)]
+    compared = {link.name for group in by_name for link in group}
+    by_number = [group for group in rail_sets(net) if compared.isdisjoint(link.name for link in group)]
     outliers = [
         outlier
         for group in (*by_name, *by_number)

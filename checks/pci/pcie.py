@@ -48,7 +48,7 @@ def width(
 ) -> Iterator[Finding]:
     """Lanes of each GPU's and RDMA NIC's link, against what both ends support and against its peers.
 
-    Why: a GPU with 8 of 16 lanes reaches host memory and NICs at half the speed, and all others wait for it.
+    Why: a GPU with a part of its lanes reaches host memory and NICs more slowly, and all others wait for it.
     Fix disturbs: every job on the node while a card is reseated.
     Judges: FAIL when a GPU or adapter runs on fewer lanes than its peers or, on a module board, than its
     model has.
@@ -93,12 +93,13 @@ def _off_bus(device: PciDevice) -> Finding:
     what = "adapter" if device.is_nic else "GPU"
     steps = link_steps(device.address)
     fix = Fix(_REPLUG, steps, "reboot", "every job on this node", "nodedoctor nic.inventory")
-    return Finding.fail(
+    finding = Finding.fail(
         f"{what} {device.address} has fallen off the bus: lspci reads ff everywhere",
         subject=f"pci:{device.address}",
         evidence=evidence,
         fix=fix if device.is_nic else OFF_THE_BUS,
     )
+    return finding.matters_as(f"No program reaches this {what} until the node restarts.")
 
 
 def _nothing_read(gpus: Gpus | None, pci: Pci | None) -> Finding:

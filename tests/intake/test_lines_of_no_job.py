@@ -9,6 +9,7 @@ from pastes import OF_LOGS, PASTES
 
 from nodedoctor.intake.cli import worst
 from nodedoctor.intake.commands import asks_machine, programs, remote_host
+from nodedoctor.intake.document import headline
 from nodedoctor.intake.judge import Reading, read
 from nodedoctor.intake.split import split
 
@@ -261,3 +262,11 @@ def test_gpudirect_that_nccl_does_not_use_is_a_warning_beside_the_log(front: str
 def test_a_gpu_too_far_from_an_adapter_is_no_fault():
     line = "gpu-7:2566:2739 [0] NCCL INFO GPU Direct RDMA Disabled for GPU 1b000 / HCA 3 (distance 7 >= 4)"
     assert reading(f"{SETS_UP}{line}\n").nodes == []
+
+
+@in_turn("prompt", PROMPTS)
+def test_a_headline_with_a_fault_does_not_speak_of_no_problem_found(prompt: str):
+    result = reading(f"{prompt}nvidia-smi\n{TABLE}\n{prompt}python train.py\n{JOB}")
+    text = headline(result)
+    assert "no problem found" not in text
+    assert text.endswith("; the rest shows no problem")

@@ -567,3 +567,24 @@ def test_any_text_is_read_or_unseen_and_stays_bounded(probe: str, text: str):
         len(v.words) <= 500 and len(v.quote) <= 2000 for v in told.verdicts
     )
     assert isinstance(DcgmDiag.parse(Observation("dcgmi-diag", text=text, rc=0)), DcgmDiag | Unseen)
+
+
+@pytest.mark.parametrize(
+    ("probe", "text", "word"),
+    [
+        ("perfquery", f"{HCA}SymbolErrorCounter:.......65535\n", "cable"),
+        (
+            "ipmitool",
+            " 52 | 07/22/2024 | 04:41:17 | Power Supply #0xc4 | Power Supply AC lost | Asserted\n",
+            "cord",
+        ),
+        ("ipmitool", "PS4 Status | C4h | ok | 10.4 | Presence detected, Power Supply AC lost\n", "PDU"),
+        ("ipmitool", "FAN3 | 0.000 | RPM | cr | 300 | 500 | 700 | 25300 | 25400 | 25500\n", "airflow"),
+    ],
+)
+def test_the_advice_is_of_what_the_tool_names(tmp_path: Path, probe: str, text: str, word: str):
+    report = replay(tmp_path, {probe: text}, deep=True)
+    (result,) = [result for result in report.results if result.check == "tools.verdicts"]
+    fixes = [finding.fix.text for finding in result.findings if finding.fix]
+    assert fixes
+    assert all(word in fix for fix in fixes)
