@@ -30,6 +30,7 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "sinfo-reasons": (look("sinfo -R -o '%E %u %H %N'"), look("nodedoctor")),
     "nvrx-health": (look("nodedoctor"),),
     "nvcre-report": (look("nodedoctor"),),
+    "bandwidth-test": (look("nvidia-smi -q -d PERFORMANCE"), look("nodedoctor pcie")),
     "ipmitool": (look("ipmitool sel elist"), look("ipmitool sdr elist")),
     "numactl": (look("sudo dmidecode -t memory"), look("lscpu")),
     "chronyc-sources": (look("chronyc tracking"), look("nodedoctor net.clock")),
@@ -104,6 +105,12 @@ _CABLE = (
     "(perfquery -R) and read them again under load."
 )
 _ADVICE = (
+    (
+        "bandwidth-test",
+        "",
+        "See whether its PCIe link has all lanes at full speed and the test ran on near CPUs; else reseat "
+        "the card or riser.",
+    ),
     ("perfquery", "", _CABLE),
     ("ibqueryerrors", "", _CABLE),
     (

@@ -55,7 +55,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "stack": ("collect-env", "pip-list"),
     "host": ("disk", "limits", "numactl", "edac", "ipmitool", "host", "host-messages"),
     "job": ("env", "nccl-inspector", "nccl-lines"),
-    "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf", "p2p-bandwidth"),
+    "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf", "p2p-bandwidth", "bandwidth-test"),
 }
 """Which probes tell of what kind of thing."""
 

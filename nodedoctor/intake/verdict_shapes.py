@@ -29,6 +29,17 @@ NCCL_LINES = by_lines(
 
 VERDICT_SHAPES: tuple[Shape, ...] = (
     by_head(
+        "[CUDA Bandwidth Test]",
+        r"\[CUDA Bandwidth Test\] - Starting",
+        "bandwidthTest",
+        "bandwidth-test",
+        "NVIDIA/cuda-samples 9 to 12.8, Samples/1_Utilities/bandwidthTest",
+        tool="bandwidthTest --memory=pinned --device=N",
+        body=r"\s*(?:Running on|Device \d|(?:Quick|Range|Shmoo) Mode|(?:Host|Device) to (?:Host|Device) Bandw"
+        r"|(?:PINNED|PAGEABLE) Memory|Transfer Size|\d{4,12}\s+\d|Result = |NOTE: )",
+        joins=True,
+    ),
+    by_head(
         ('"DCGM GPU Diagnostic"', '"DCGM Diagnostic"'),
         _OPEN + r'"DCGM (?:GPU )?Diagnostic"\s{0,4}:',
         "dcgmi diag as JSON",

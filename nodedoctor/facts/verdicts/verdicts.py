@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from nodedoctor.declare.registry import fact
 from nodedoctor.facts.verdicts import (
+    bandwidth_test,
     bmc,
     cluster_lists,
     dcgm_health,
@@ -42,6 +43,7 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     port_counters.ERRORS: port_counters.fabric,
     port_counters.COUNTERS: port_counters.port,
     cluster_lists.REASONS: cluster_lists.reasons,
+    bandwidth_test.PROBE: bandwidth_test.verdicts,
     bmc.PROBE: bmc.verdicts,
     host_tools.NUMA: host_tools.memory_by_node,
     host_tools.TIME: host_tools.time_sources,

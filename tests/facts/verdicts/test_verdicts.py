@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_turn import in_turn
 from pastes import (
+    BANDWIDTH_TEST,
     DB_CSV,
     DCGM_HEALTH,
     GPUD,
@@ -588,3 +589,23 @@ def test_the_advice_is_of_what_the_tool_names(tmp_path: Path, probe: str, text: 
     fixes = [finding.fix.text for finding in result.findings if finding.fix]
     assert fixes
     assert all(word in fix for fix in fixes)
+
+
+@given(st.integers(1, 8), st.floats(20, 60), st.integers(0, 7), st.booleans(), st.booleans())
+def test_a_gpu_that_copies_at_half_the_rate_of_its_peers_is_a_warning(
+    count: int, rate: float, place: int, is_slow: bool, in_mbytes: bool
+):
+    """Alone it is compared with what its generation gives at least."""
+    runs = []
+    for device in range(count):
+        own = 6.1 if is_slow and device == place else rate
+        shown = own * 1000 if in_mbytes else own
+        run = BANDWIDTH_TEST.replace("Device 0", f"Device {device}").replace("55.2", f"{shown:.1f}")
+        run = run.replace("54.8", f"{shown * 1.01:.1f}")
+        runs.append(run.replace("(GB/s)", "(MB/s)") if in_mbytes else run)
+    pieces = split("".join(f"$ ./bandwidthTest --device={n}\n{run}" for n, run in enumerate(runs))).pieces
+    told = said("bandwidth-test", "".join(piece.text for piece in pieces))
+    alarms = [subject for result, subject, _ in told if result == "warn"]
+    assert len(told) == count
+    if rate >= 24.1:
+        assert alarms == ([f"copies:{place}"] if is_slow and place < count else [])
