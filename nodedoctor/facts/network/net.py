@@ -132,10 +132,17 @@ _ANY_NETWORK = ("eth#", "eno#", "docker#", "virbr#", "veth#", "cni#", "dummy#")
 
 
 def rail_sets(net: Net) -> list[list[Interface]]:
-    """Interfaces whose names differ in numbers alone, as many as a node has rails: they should be alike."""
+    """Interfaces whose names differ in numbers alone, as many as a node has rails: they should be alike.
+
+    Four ports of adapters with two (`ens1f0`) may be of any network.
+    """
     own = (link for link in net.interfaces if not link.master and link.name not in net.default_routes)
     families = group_by(own, lambda link: re.sub(r"\d+", "#", link.name))
-    return [family for name, family in families.items() if len(family) in _RAILS and name not in _ANY_NETWORK]
+    return [
+        family
+        for name, family in families.items()
+        if len(family) in (_RAILS[1:] if "f#" in name else _RAILS) and name not in _ANY_NETWORK
+    ]
 
 
 def several_nodes(processes: Processes | None) -> bool:

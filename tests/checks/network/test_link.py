@@ -138,3 +138,33 @@ def test_a_rail_that_is_down_in_a_paste_of_ip(
     assert [alarm.partition(": ")[0] for alarm in shown] == (
         ["WARN net.link@net:ens8np0/link"] if sick else []
     )
+
+
+SETTINGS = (
+    "Settings for ens{n}np0:\n\tSupported ports: [ FIBRE ]\n\tSpeed: {speed}\n\tDuplex: Full\n"
+    "\tLink detected: {link}\n"
+)
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 8])
+@pytest.mark.parametrize(
+    ("speed", "link", "subject"),
+    [("400000Mb/s", "yes", ""), ("100000Mb/s", "yes", "speed"), ("Unknown!", "no", "link")],
+)
+def test_a_port_in_a_paste_of_ethtool(tmp_path: Path, count: int, speed: str, link: str, subject: str):
+    rows = [SETTINGS.format(n=n, speed="400000Mb/s", link="yes") for n in range(1, count)]
+    rows.append(SETTINGS.format(n=count, speed=speed, link=link))
+    text = "".join(f"$ ethtool ens{n}np0\n{row}" for n, row in enumerate(rows, 1))
+    pieces = [NodeOutput(piece, "paste") for piece in split(text).pieces]
+    seen = snapshot_of(pieces, "").observations
+    shown = alarms(replay(tmp_path, {name: item.text for name, item in seen.items()}))
+    is_sick = bool(subject) and (count > 3 or (count == 1 and subject == "link"))
+    assert [alarm.partition(": ")[0] for alarm in shown] == (
+        [f"WARN net.link@net:ens{count}np0/{subject}"] if is_sick else []
+    )
+
+
+@pytest.mark.parametrize(("count", "sick"), [(4, False), (8, True)])
+def test_four_ports_of_adapters_with_two_are_no_set_of_rails(count: int, sick: bool):
+    ports = [interface(f"ens{n // 2}f{n % 2}np0", None, up=bool(n), no_carrier=not n) for n in range(count)]
+    assert any(status == "warn" for status, _ in found(*ports)) is sick
