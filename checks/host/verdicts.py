@@ -25,7 +25,7 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "health-validation": (look("nodedoctor"),),
     "ibdiagnet-csv": (look("nodedoctor ib"),),
     "ibqueryerrors": (look("nodedoctor ib"),),
-    "perfquery": (look("sudo mlxlink -d DEVICE -m -c"), look("nodedoctor ib")),
+    "perfquery": (look("nodedoctor ib"),),
     "fabric-manager-log": (look("systemctl status nvidia-fabricmanager"), look("nodedoctor fabric kernel")),
     "sinfo-reasons": (look("sinfo -R -o '%E %u %H %N'"), look("nodedoctor")),
     "nvrx-health": (look("nodedoctor"),),

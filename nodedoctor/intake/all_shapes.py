@@ -365,16 +365,6 @@ SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     by_head(
-        "Settings for ",
-        r"Settings for [\w.-]{1,40}:[ \t]{0,9}\n",
-        "ethtool",
-        "net",
-        "ethtool 3.4 to 6.15, netlink/settings.c",
-        tool="ethtool INTERFACE",
-        body=r"\s+\S",
-        joins=True,
-    ),
-    by_head(
         "NIC statistics:",
         r"NIC statistics:[ \t]{0,20}\n",
         "ethtool -S",
