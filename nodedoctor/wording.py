@@ -140,7 +140,7 @@ def fitting(*wordings: str, most: int = SUMMARY) -> str:
 
 def shortened(text: str, longest: int) -> str:
     """The first sentence of a text, and of it what fits, ended at a clause or a word."""
-    plain = re.split(r"(?<=[^.\d])\. |\n", text, maxsplit=1)[0].rstrip(".")
+    plain = re.split(r"(?<=[^.\d])(?<!\.[a-z])\. |\n", text, maxsplit=1)[0].rstrip(".")
     if len(plain) > longest:
         plain = _ASIDE.sub("", plain)
     if len(plain) <= longest:

@@ -7,7 +7,7 @@ from nodedoctor.facts.cluster.slurm import NO_SLURM, SlurmNode
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.processes import Processes
-from nodedoctor.knowledge.slurm_states import kinds_of
+from nodedoctor.knowledge.slurm_states import is_trouble, kinds_of
 from nodedoctor.model import Finding, Fix, quoted_like, reading
 from nodedoctor.patterns import regex
 from nodedoctor.steps import look, repair
@@ -29,7 +29,7 @@ def gres(
     GPU memory that the next job needs.
     Fix disturbs: the node (it must be drained).
     Judges: FAIL when Slurm's GPUs for the node differ from the driver's or a job sees fewer than granted;
-    WARN for leftovers on an idle node, and where Slurm says that GPUs are missing or the node is down.
+    WARN for leftovers on an idle node, and where Slurm has the node down, or drained for no plan.
     Fix: Correct gres.conf or drain the node; end leftover processes.
     Threshold: No threshold: counts are compared (slurm.schedmd.com/gres.html).
     False positives: Nodes of which Slurm manages a part on purpose.
@@ -48,7 +48,7 @@ def gres(
     if node is not None and node.idle and processes is not None:
         yield from _find_leftovers(node, processes)
     kinds = kinds_of(node.states) if node is not None else set()
-    if node is not None and kinds & {"fault", "drain"}:
+    if node is not None and kinds & {"fault", "drain", "maintenance"}:
         state = "+".join(node.states)
         why = f": {node.reason}" if node.reason else ""
         summary = f"Slurm state of {node.name}: {state}{why}"
@@ -56,9 +56,11 @@ def gres(
             summary = f"{node.name}: {node.reason} (Slurm: {state})"
             evidence = [quoted_like("slurm-node", r"\bReason=.*")]
             yield Finding.warn(summary, subject="slurm:state", evidence=evidence, fix=_find_gpus(node))
-        elif "drain" not in kinds:
-            evidence = [quoted_like("slurm-node", r"\bState=\S+")]
-            yield Finding.warn(summary, subject="slurm:state", evidence=evidence, fix=_find_daemon(node))
+        elif is_trouble(node.states, node.reason):
+            evidence = [quoted_like("slurm-node", rf"\b{key}=.*") for key in ("State", "Reason")]
+            shown = evidence if node.reason else evidence[:1]
+            fix = _find_daemon(node) if "fault" in kinds else _resume(node)
+            yield Finding.warn(summary, subject="slurm:state", evidence=shown, fix=fix)
         else:
             yield Finding.info(summary, subject="slurm:state")
 
@@ -129,21 +131,35 @@ def _judge_configuration(node: SlurmNode, gpus: Gpus | None, count: int | None) 
 
 
 def _find_gpus(node: SlurmNode) -> Fix:
+    is_out = bool(kinds_of(node.states) & {"drain", "fault"})
+    drain = repair(
+        "scontrol update NodeName={} State=DRAIN Reason=gres",
+        node.name,
+        disturbs="pending jobs for this node; running jobs continue",
+    )
     return Fix(
-        "Drain the node and find the GPUs; if the number is intended, correct slurm.conf and gres.conf.",
-        (
-            repair(
-                "scontrol update NodeName={} State=DRAIN Reason=gres",
-                node.name,
-                disturbs="pending jobs for this node; running jobs continue",
-            ),
-            look("slurmd -C"),
-            look("nodedoctor driver"),
-        ),
+        f"{'Find' if is_out else 'Drain the node and find'} the GPUs; if the number is intended, correct "
+        "slurm.conf and gres.conf.",
+        (*(() if is_out else (drain,)), look("slurmd -C"), look("nodedoctor driver")),
         "drain",
         "the node, once its jobs have ended",
         "nodedoctor slurm.gres",
         DOCS,
+    )
+
+
+def _resume(node: SlurmNode) -> Fix:
+    return Fix(
+        "Repair what the reason names, and return the node to Slurm when it is healthy.",
+        (
+            look("scontrol show node {}", node.name),
+            look("nodedoctor"),
+            repair("scontrol update NodeName={} State=RESUME", node.name, when="the reason is repaired"),
+        ),
+        "investigate",
+        "nothing",
+        "nodedoctor slurm.gres",
+        "https://slurm.schedmd.com/scontrol.html",
     )
 
 

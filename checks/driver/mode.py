@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
-from nodedoctor.facts.driver.services import Services
+from nodedoctor.facts.driver.services import Service, Services
 from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
@@ -59,7 +59,8 @@ def persistence(
 
     Why: without it GPUs are initialised for every job: slow starts, lost settings, errors at start.
     Fix disturbs: nothing.
-    Judges: WARN when persistence is off on a data-centre node with several GPUs, else a note.
+    Judges: WARN when persistence is off on a data-centre node with several GPUs whose daemon is down, or on
+    some of its GPUs only, else a note.
     Fix: Start nvidia-persistenced, which keeps it on over reboots.
     Threshold: Azure/azurehpc-health-checks, azure_gpu_persistence.nhc.
     False positives: Workstations and single GPUs need none; there it is only noted.
@@ -78,17 +79,19 @@ def persistence(
         evidence += [daemon.said] if daemon else []
         summary = f"persistence mode is off for {_which_gpus(off, readable)}"
         inside = bool(container and container.inside)
-        if _startup_matters(gpus.gpus, machine) and not inside and not (daemon and daemon.running):
+        is_odd = len(off) < len(readable)
+        if is_odd or (_startup_matters(gpus.gpus, machine, daemon) and not inside):
             yield Finding.warn(summary, evidence=evidence, fix=_PERSIST)
         else:
             yield Finding.info(summary, evidence=evidence, fix=_PERSIST)
 
 
-def _startup_matters(gpus: tuple[Gpu, ...], machine: Machine | None) -> bool:
-    """Several data-centre GPUs on bare metal: there a start is slow, and others meet its errors."""
+def _startup_matters(gpus: tuple[Gpu, ...], machine: Machine | None, daemon: Service | None) -> bool:
+    """Several data-centre GPUs on bare metal, or where a daemon is shown that is down: each start is slow."""
     models = [gpu_model(gpu.name, gpu.pci_device_id or "") for gpu in gpus if gpu.name]
     datacentre = any(model and model.datacentre for model in models)
-    return len(gpus) > 1 and datacentre and machine is not None and machine.form == "bare-metal"
+    may_be_bare = machine.form == "bare-metal" if machine else daemon is not None
+    return len(gpus) > 1 and datacentre and may_be_bare and not (daemon and daemon.running)
 
 
 @check(
@@ -152,8 +155,13 @@ def mode(gpus: Gpus) -> Iterator[Finding]:
         return
     findings = [*_judge_mig(gpus), *_judge_compute(gpus), *_note_special(gpus)]
     yield from findings
-    if not findings:
-        yield _all_as_expected(gpus, f"default mode on {all_of(gpus.gpus)}")
+    shown = [gpu for gpu in gpus.gpus if gpu.compute_mode is not None or gpu.mig_mode is not None]
+    if findings:
+        return
+    if shown:
+        yield _all_as_expected(gpus, f"default mode on {all_of(shown)}")
+    else:
+        yield _judge_unread("a mode", [gpu.errors.get("compute_mode") for gpu in gpus.gpus])
 
 
 def _judge_mig(gpus: Gpus) -> Iterator[Finding]:

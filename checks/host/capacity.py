@@ -14,6 +14,8 @@ from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
+from .shm import size_text
+
 _SWAPPED_GIB = 0.25  # below it only pages that were not used since boot were moved
 _WAITED = 0.1  # percent of five minutes: below it no job notices (chosen by us, no external source)
 _HUGE_SHARE = 0.3  # of memory reserved as huge pages: PyTorch and NCCL use none of it
@@ -242,7 +244,7 @@ def _judge_room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence
         disturbs="programs whose open files are deleted",
         verify="nodedoctor limits.disk",
     )
-    summary = f"{_volume_name(volume)}: {free:.0f} GiB free, {used:.0%} used"
+    summary = f"{_volume_name(volume)}: {size_text(free)} free, {used:.0%} used"
     if volume.size_gib is None:
         summary = f"{_volume_name(volume)}: {volume.inodes_free} of {volume.inodes} inodes free"
     spills = ray and _RAY in volume.uses

@@ -122,7 +122,7 @@ def _judge_memlock(
         return Finding.info(summary, subject=who, evidence=[evidence])
     if needed is None:
         bounds = f"locked-memory limit of {_bound_text(bound)}, RDMA needs {best.value}"
-        summary = f"{bounds}; its ports were not looked at"
+        summary = f"{bounds}; whether this node has RDMA ports was not shown"
         return Finding.unknown("not-visible-here", summary, subject=who, evidence=[evidence])
     if not needed:
         summary = f"locked-memory limit of {_bound_text(bound)}, no active RDMA port that needs more"

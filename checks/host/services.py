@@ -14,10 +14,11 @@ NEEDED_FOR = {
     "munge": "Slurm cannot authenticate",
     "docker": "no containers start",
     "containerd": "no containers start",
+    "nvidia-persistenced": "GPUs are initialised for every job",
     "nvidia-dcgm": "GPUs are not monitored",
     "dcgm": "GPUs are not monitored",
 }
-"""Services around a job. The fabric manager, IMEX, persistence and time have checks of their own."""
+"""Services around a job. The fabric manager, IMEX and time have checks of their own."""
 
 
 @check("host.services", "Failed services", tags={"fast", "service"}, stage="preview")

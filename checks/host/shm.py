@@ -42,7 +42,8 @@ def shm(
     - DataLoader worker is killed by signal: Bus error
     """
     mount = limits.shm
-    fix = more_shm(container.runtime if container else None)
+    in_docker = container is None and mount is not None and _is_dockers_default(mount)
+    fix = more_shm("docker" if in_docker else container.runtime if container else None)
     if mount is None:
         yield _no_shm(limits.errors.get(SHM), fix)
         return
@@ -61,12 +62,16 @@ def _no_shm(error: str | None, fix: Fix) -> Finding:
     return Finding.unknown("not-visible-here", f"/dev/shm: {why}", subject=_SHM_SUBJECT)
 
 
+def _is_dockers_default(shm: Shm) -> bool:
+    return shm.size_gib * 1024 <= limit("shm_docker_default").number
+
+
 def _judge_shm(shm: Shm, fix: Fix, trains: bool) -> Finding:
-    docker, least, usual = (limit(key) for key in ("shm_docker_default", "shm_nccl_min", "shm_training"))
+    least, usual = limit("shm_nccl_min"), limit("shm_training")
     evidence = shm_said("size_bytes", "free_bytes")
     bad = Finding.fail if trains else Finding.warn
     size, free = size_text(shm.size_gib), size_text(shm.free_gib)
-    if shm.size_gib * 1024 <= docker.number:
+    if _is_dockers_default(shm):
         summary = f"{size}, Docker's default; NCCL needs {least.number:g} GiB ({least.source})"
         return bad(summary, subject=_SHM_SUBJECT, evidence=evidence, fix=fix)
     if shm.free_gib < min(_NEARLY_FULL_GIB, shm.size_gib / 4):

@@ -1,18 +1,22 @@
 """What do other health tools say, where their outputs were pasted?"""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from nodedoctor.declare.registry import check
-from nodedoctor.facts.verdicts import fabric_log
+from nodedoctor.facts.cluster.slurm import SlurmNode
+from nodedoctor.facts.verdicts import fabric_log, nccl_lines
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.facts.verdicts.verdicts import OtherTools
 from nodedoctor.model import Evidence, Finding, Fix, Step
+from nodedoctor.nodeset import NodeSetError, expand
 from nodedoctor.steps import last_resort, look, repair
 
+_OF_SLURM = ("sinfo", "sinfo-reasons")
 _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "dcgm-health": (look("dcgmi health -c"), look("nodedoctor gpu")),
     "mlxlink": (look("nodedoctor ib"),),
-    "kubernetes-node": (look("nodedoctor"),),
+    "kubernetes-node": (look("nvidia-smi -L"), look("sudo dmesg | grep -iE 'xid|nvrm'"), look("nodedoctor")),
     "kubernetes-nodes": (look("kubectl describe node"), look("nodedoctor")),
     "kubernetes-pod": (look("kubectl describe pod"), look("nodedoctor")),
     "sinfo": (look("sinfo -R -o '%E %u %H %N'"), look("nodedoctor")),
@@ -21,10 +25,12 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "health-validation": (look("nodedoctor"),),
     "ibdiagnet-csv": (look("nodedoctor ib"),),
     "ibqueryerrors": (look("nodedoctor ib"),),
+    "perfquery": (look("nodedoctor ib"),),
     "fabric-manager-log": (look("systemctl status nvidia-fabricmanager"), look("nodedoctor fabric kernel")),
     "sinfo-reasons": (look("sinfo -R -o '%E %u %H %N'"), look("nodedoctor")),
     "nvrx-health": (look("nodedoctor"),),
     "nvcre-report": (look("nodedoctor"),),
+    "bandwidth-test": (look("nvidia-smi -q -d PERFORMANCE"), look("nodedoctor pcie")),
     "ipmitool": (look("ipmitool sel elist"), look("ipmitool sdr elist")),
     "numactl": (look("sudo dmidecode -t memory"), look("lscpu")),
     "chronyc-sources": (look("chronyc tracking"), look("nodedoctor net.clock")),
@@ -35,11 +41,11 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
 }
 
 
-@check("tools.verdicts", "Verdicts of other health tools", tags={"deep"})
-def verdicts(tools: OtherTools) -> Iterator[Finding]:
+@check("tools.verdicts", "Verdicts of other health tools", tags={"deep"}, without=(SlurmNode,))
+def verdicts(tools: OtherTools, slurm: SlurmNode | None) -> Iterator[Finding]:
     """Pasted outputs of other tools that judge: dcgmi health, mlxlink, kubectl, gpud, ibdiagnet, NVRx ...
 
-    Why: each of them sees something that nodedoctor may not have been shown.
+    Why: a tool reports a fault that the other outputs here need not show.
     Fix disturbs: nothing.
     Judges: FAIL and WARN as the tool does; gpud's and ibdiagnet's problems are a WARN, as their outputs name
     neither how bad they are nor this node.
@@ -48,7 +54,11 @@ def verdicts(tools: OtherTools) -> Iterator[Finding]:
     False positives: An output from before a repair.
     """
     for verdict in tools.verdicts:
-        if verdict.result in ("fail", "warn"):
+        if slurm and verdict.probe in _OF_SLURM and not _has_node(verdict.subject, slurm.name):
+            yield Finding.info(
+                f"another node, {_verdict_summary(verdict)}", evidence=_verdict_evidence(verdict)
+            )
+        elif verdict.result in ("fail", "warn"):
             judge = Finding.fail if verdict.result == "fail" else Finding.warn
             yield judge(
                 _verdict_summary(verdict),
@@ -73,12 +83,56 @@ def verdicts(tools: OtherTools) -> Iterator[Finding]:
             )
 
 
+def _has_node(subject: str, name: str) -> bool:
+    """Whether a statement of Slurm is about this node; what names none may be."""
+    kind, _, names = subject.partition(":")
+    try:
+        return kind != "nodes" or name in expand(names)
+    except NodeSetError:
+        return True
+
+
 def _verdict_summary(verdict: Verdict) -> str:
     return f"{verdict.tool}: {verdict.words}"
 
 
 def _verdict_evidence(verdict: Verdict) -> list[Evidence]:
     return [Evidence(verdict.probe, verdict.quote)] if verdict.quote else []
+
+
+_CABLE = (
+    "Reseat, clean or replace the cable or transceiver, then try another switch port. Clear the counters "
+    "(perfquery -R) and read them again under load."
+)
+_ADVICE = (
+    (
+        "bandwidth-test",
+        "",
+        "See whether its PCIe link has all lanes at full speed and the test ran on near CPUs; else reseat "
+        "the card or riser.",
+    ),
+    ("perfquery", "", _CABLE),
+    ("ibqueryerrors", "", _CABLE),
+    (
+        "ipmitool",
+        r"Power Supply|Power Unit|\bPSU?\d|AC lost|[Rr]edundancy",
+        "Check the cord, the PDU and the circuit of that power supply; replace the supply if it stays.",
+    ),
+    ("ipmitool", r"(?i:fan|temp|thermal)", "Check fans, filters and airflow."),
+    ("ipmitool", r"(?i:memory|dimm|ecc)", "Replace the DIMM that the event log names."),
+    (
+        "numactl",
+        "",
+        "Reseat or replace the DIMMs that dmidecode does not list, and see the BIOS's memory errors.",
+    ),
+    (
+        "kubernetes-node",
+        r"nvidia\.com/gpu",
+        "Find the GPU that the device plugin counts as unhealthy: by its log, nvidia-smi -L and the kernel's "
+        "log on that node.",
+    ),
+)
+"""What to do by the tool and its words, the first row that fits."""
 
 
 _OTHER_VERSION = Fix(
@@ -122,17 +176,34 @@ _PASS_THROUGH = Fix(
 )
 
 
+_PEER_MEMORY = Fix(
+    "Load nvidia_peermem, or use the open kernel module with DMA-BUF, and restart the job; see also whether "
+    "NCCL_NET_GDR_LEVEL or NCCL_NET_GDR_READ is set.",
+    (
+        look("lsmod | grep peermem"),
+        look("env | grep NCCL"),
+        repair("sudo modprobe nvidia_peermem", when="it is not loaded"),
+    ),
+    "config",
+    "nothing",
+    "nodedoctor ib.gdr",
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+)
+
+
 def _verdict_fix(verdict: Verdict) -> Fix:
+    if verdict.subject == nccl_lines.NO_GPUDIRECT:
+        return _PEER_MEMORY
     if verdict.subject == fabric_log.OTHER_VERSION:
         return _OTHER_VERSION
     if verdict.subject.startswith("module:"):
         return _MODULE
     if verdict.subject == "parameter:iommu":
         return _PASS_THROUGH
-    return Fix(
-        f"Run nodedoctor on the node, and compare what it and {verdict.tool} say of the same device.",
-        _LOOKS.get(verdict.probe, ()),
-        "investigate",
-        "nothing",
-        "nodedoctor",
+    texts = (
+        text
+        for probe, pattern, text in _ADVICE
+        if probe == verdict.probe and re.search(pattern, verdict.words)
     )
+    advice = f"Run nodedoctor on the node, and compare what it and {verdict.tool} say of the same device."
+    return Fix(next(texts, advice), _LOOKS.get(verdict.probe, ()), "investigate", "nothing", "nodedoctor")

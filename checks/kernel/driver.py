@@ -13,7 +13,7 @@ from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.fixes.recipes import KERNEL_LOG, ONE_GPU, gpu_reset
 from nodedoctor.knowledge.nvml_errors import OPEN_MODULES
 from nodedoctor.model import Finding, Fix, Moment
-from nodedoctor.steps import keep, look, reboot
+from nodedoctor.steps import keep, look, reboot, repair
 
 from .pci_address import gpu_index, subject_of
 
@@ -66,7 +66,7 @@ _TROUBLE = {
     "gpu-failed": "a GPU did not initialise",
     "no-gpu": "the driver was loaded but bound no GPU",
     "refused": "the kernel rejected the driver module",
-    "peermem": "the GPUDirect RDMA module does not match",
+    "peermem": "nvidia_peermem does not match the RDMA driver that runs (MLNX_OFED)",
     "no-heartbeat": "GSP (the GPU's system processor) stopped answering",
     "reset-required": "the driver rejects work until the GPU is reset (NV_ERR_RESET_REQUIRED)",
     "gpu-lost": "the driver lost contact with the GPU (NV_ERR_GPU_IS_LOST)",
@@ -111,7 +111,9 @@ def _driver_trouble(
     versions = f" ({event.version.replace(' ', ' and ')})" if event.version else ""
     name = f"GPU{event.gpu}: " if numbered else ""  # a number of the driver's log
     trouble = "driver mismatch" if _is_helper(event) else _TROUBLE[event.kind]
-    summary = name + trouble + versions + (f", {times} times" if times > 1 else "")
+    summary = (
+        name + trouble + versions + (f", {times} times" if times > 1 and event.kind != "peermem" else "")
+    )
     starts = log.starts(event.device, any_device=hung and event.device is None)
     excuse = "before the last driver load or reset" if hung else "before the last driver load"
     excuse = excuse if is_over(event.when, starts) else _find_excuse(event, log, gpus, pci)
@@ -121,6 +123,10 @@ def _driver_trouble(
     index = gpu_index(event.device, gpus, pci) if event.device else None
     fix = _hung_fix(index) if hung else _driver_fix(event.kind, event.text)
     finding = build(summary, subject=subject, evidence=evidence, fix=fix)
+    if event.kind == "peermem":
+        finding = finding.matters_as(
+            "The GPUs work; GPUDirect RDMA is off, so NICs copy through host memory."
+        )
     return finding.explained_by(*_ROOTS.get(event.kind, ()))
 
 
@@ -162,6 +168,20 @@ def _driver_fix(kind: str, text: str = "") -> Fix:
             "reboot",
             "every job on this node",
             "nodedoctor driver",
+        )
+    if kind == "peermem":
+        return Fix(
+            "Rebuild or reinstall the NVIDIA module: that builds nvidia_peermem for the installed MLNX_OFED. "
+            "Then load it; the open module with DMA-BUF needs none.",
+            (
+                look("modinfo nvidia_peermem"),
+                look("ofed_info -s"),
+                look("dkms status"),
+                repair("sudo modprobe nvidia_peermem", when="it is rebuilt"),
+            ),
+            "config",
+            "nothing",
+            "nodedoctor ib.gdr",
         )
     advice = "Collect nvidia-bug-report.sh; reinstall the driver for this kernel, or power-cycle the node."
     return Fix(

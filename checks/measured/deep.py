@@ -36,10 +36,10 @@ _DEPLOYED = Fix(
 )
 _LARGE = 2 << 30
 """Bytes from which a message reaches most of the bandwidth; chosen by us, no external source."""
-_OF_HARDWARE = ("Page Retirement/Row Remap", "Inforom")
-"""Tests of the category Deployment that are of a GPU all the same (NVIDIA/DCGM, dcgmi/Diag.cpp)."""
+_OF_HARDWARE = ("Page Retirement/Row Remap", "Inforom", "memory")
+"""Tests that are of a GPU, under the heading Deployment too (NVIDIA/DCGM, dcgmi/Diag.cpp)."""
 
-_MEMORY = regex(r"row remap|uncorrectable|retired pages?|inforom", re.IGNORECASE)
+_MEMORY = regex(r"row remap|uncorrectable|double.bit|\bDBE|retired pages?|inforom", re.IGNORECASE)
 """Words of an error in the place of such a test (NVIDIA/DCGM, dcgmlib/dcgm_errors.h)."""
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nodedoctor.declare.peers import Attribute, odd_ones
+from nodedoctor.declare.peers import Attribute, Outlier, odd_ones
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.machine import Machine
-from nodedoctor.facts.network.net import Interface, Net
+from nodedoctor.facts.network.net import Interface, Net, rail_sets
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
@@ -25,6 +25,11 @@ _CARRIER: tuple[Attribute[Interface], ...] = (
 )
 
 
+_SPEED: tuple[Attribute[Interface], ...] = (
+    Attribute("speed", "capability", lambda link: link.speed_mbps if link.up else None),
+)
+
+
 @check("net.link", "Link flaps and bonds", tags={"fast"}, without=(Machine,), stage="preview")
 def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
     """Bond members that are down while another is up, link changes against peers, and a slow default route.
@@ -32,8 +37,9 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
     Why: a bond with one member has half the bandwidth and no spare; a flapping link kills jobs at random; on
     a cable with a broken pair, checkpoints, data and rendezvous pass at a tenth of the speed.
     Fix disturbs: traffic on that interface.
-    Judges: WARN when a link came and went often, a bond runs on fewer legs than it has, or the default route
-    of a bare-metal node goes over 100 Mbit/s.
+    Judges: WARN when a link came and went often, a bond runs on fewer legs than it has, one of 4, 8 or 16
+    rails has no link or another speed, the only interface of a paste has none, or the default route of a
+    bare-metal node goes over 100 Mbit/s.
     Fix: Check cable, transceiver and switch port of the named interface.
     Threshold: 20 changes, or 4 times the peers' median: our thresholds, no external source. 100 Mbit/s is
     what a copper cable for 1 Gbit/s falls back to (IEEE 802.3).
@@ -59,6 +65,11 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
     elif machine is None and slow and not findings:
         summary = f"{slow[0].name}: {slow[0].speed_mbps} Mbit/s; whether this is a virtual machine is unknown"
         findings = [Finding.unknown("not-visible-here", summary, subject=f"net:{slow[0].name}/speed")]
+    families = rail_sets(net)
+    shown = [interface for interface in net.interfaces if not interface.loopback]
+    findings += [alarm for family in families if (alarm := _lost_rail(family))]
+    findings += [_slow_rail(outlier) for family in families for outlier in odd_ones(family, _SPEED)]
+    findings += [_no_link(shown[0])] if len(shown) == 1 and shown[0].no_carrier else []
     yield from findings
     if findings:
         return
@@ -69,6 +80,35 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
     else:
         pairs = f", {count_with_noun(len(bonds), 'bond')} complete" if bonds else ""
         yield Finding.ok(f"{count_with_noun(len(real), 'interface')} up, no link flaps{pairs}")
+
+
+def _no_link(interface: Interface) -> Finding:
+    """The only interface that is shown: somebody asked for it, and expects a link."""
+    evidence = [reading("net", f'interfaces["{interface.name}"].carrier')]
+    fix = _link_fix(interface.name, "Check cable, transceiver and switch port, where it should have a link.")
+    summary = f"{interface.name}: no link"
+    return Finding.warn(summary, subject=f"net:{interface.name}/link", evidence=evidence, fix=fix)
+
+
+def _slow_rail(outlier: Outlier[Interface]) -> Finding:
+    name = outlier.device.name
+    evidence = [reading("net", f'interfaces["{name}"].speed')]
+    summary = f"{name}: {outlier.value} Mbit/s, {count_with_noun(outlier.peers, 'other')} {outlier.usual}"
+    fix = _link_fix(name, "Check cable, transceiver and the speed that the switch port is set to.")
+    return Finding.warn(summary, subject=f"net:{name}/speed", evidence=evidence, fix=fix)
+
+
+def _lost_rail(family: Sequence[Interface]) -> Finding | None:
+    """One rail without a link among those that have one: it is set up as they are, so none left it out."""
+    down = [interface for interface in family if interface.no_carrier]
+    if len(down) != 1 or not all(interface.up for interface in family if interface not in down):
+        return None
+    (rail,) = down
+    evidence = [reading("net", f'interfaces["{rail.name}"].carrier')]
+    summary = f"{rail.name}: no link, {count_with_noun(len(family) - 1, 'other')} up"
+    fix = _link_fix(rail.name, "Check cable, transceiver and switch port of the rail that is down.")
+    finding = Finding.warn(summary, subject=f"net:{rail.name}/link", evidence=evidence, fix=fix)
+    return finding.matters_as("A rail that is down takes its share of the network from every job.")
 
 
 def _on_half_a_cable(interface: Interface, routes: Sequence[str]) -> bool:

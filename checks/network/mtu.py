@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.peers import Attribute, odd_ones
 from nodedoctor.declare.registry import check
-from nodedoctor.facts.network.net import Interface, Net
+from nodedoctor.facts.network.net import Interface, Net, rail_sets
 from nodedoctor.grouping import group_by
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
@@ -26,7 +26,7 @@ def mtu(net: Net) -> Iterator[Finding]:
     Why: with different MTUs, large packets are lost and small ones pass: connections open, then hang.
     Fix disturbs: the network connections of this node.
     Judges: WARN when the parts of a bond or bridge differ in MTU, or one of the interfaces named as rails
-    (rdma0 to rdma7) from three or more others.
+    (rdma0 to rdma7), or of 4, 8 or 16 whose names differ in numbers, from three or more others.
     Fix: Set one MTU on all parts.
     Threshold: No threshold: values are compared.
     False positives: None known.
@@ -49,9 +49,12 @@ def mtu(net: Net) -> Iterator[Finding]:
         (link for link in net.interfaces if link.up and _RAIL.fullmatch(link.name)),
         lambda link: (link.name.rstrip("0123456789"), link.speed_mbps),
     )
+    by_name = [group for group in rails.values() if len(group) > FEWEST_PEERS]
+    compared = {link.name for group in by_name for link in group}
+    by_number = [group for group in rail_sets(net) if compared.isdisjoint(link.name for link in group)]
     outliers = [
         outlier
-        for group in rails.values()
+        for group in (*by_name, *by_number)
         for outlier in odd_ones(group, (_MTU,))
         if outlier.peers >= FEWEST_PEERS
     ]

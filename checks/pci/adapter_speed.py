@@ -1,72 +1,114 @@
-"""Is the PCIe link of each adapter in a pasted `lspci -vv` as fast as those of its kind?"""
+"""Is the PCIe link of each GPU and adapter in a pasted `lspci -vv` as fast as it can be?"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.pci.lspci import Lspci
-from nodedoctor.facts.pci.pci import PciDevice
+from nodedoctor.facts.pci.pci import PciDevice, bdf
+from nodedoctor.grouping import group_pairs
 from nodedoctor.model import Finding, Fix, quoted_like
-from nodedoctor.wording import count_with_noun
+from nodedoctor.wording import comma_list, count_with_noun
 
-from .pcie import link_steps
+from ..gpu.clock import LOADED_PERCENT
+from .pcie import is_module, link_steps
 
 _RESEAT = "Reboot; if the link is still slow, reseat card, riser or cable, and check the slot's BIOS setting."
+_SPEEDS = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0)
+"""Of the generations of PCIe, GT/s (PCI Express base specification)."""
 
 
 @check(
     "pcie.adapter-speed",
-    "PCIe speed of pasted adapters",
-    tags={"pcie", "ib"},
-    without=(Lspci,),
+    "PCIe speed of pasted devices",
+    tags={"pcie", "ib", "gpu"},
+    without=(Lspci, Gpus),
     stage="preview",
 )
-def adapter_speed(lspci: Lspci | None) -> Iterator[Finding]:
-    """PCIe speed of each network adapter in a pasted `lspci -vv`, against its own maximum and its kind.
+def adapter_speed(lspci: Lspci | None, gpus: Gpus | None) -> Iterator[Finding]:
+    """PCIe speed of each GPU and adapter in a pasted `lspci -vv`, against its own maximum and its kind.
 
-    Why: an adapter at half its speed carries half of what its port can, and all ranks wait for it.
+    Why: a device at half its speed carries half of what its port can, and all ranks wait for it.
     Fix disturbs: every job on the node while a card is reseated.
-    Judges: WARN when an adapter's link is slower than it can be, and most of at least three alike are faster.
+    Judges: WARN when a link is slower than it can be, and most of at least three alike are faster, or the GPU
+    is under load, or the adapter is two generations below and none of its kind is as slow.
     Fix: Reboot, then reseat the card or its riser.
     Threshold: Its own maximum and the peers; what lspci marks as downgraded is less than the maximum.
-    False positives: Slots of different generations. GPUs lower their speed while idle and are left out.
+    False positives: Slots of different generations. What may be an idle GPU is only noted.
     """
     if lspci is None:
         yield Finding.skip("no output of lspci was given")
         return
-    nics = [device for device in lspci.devices if device.is_nic and device.link and device.link.speed_gts]
-    slow = [nic for nic in nics if _is_slow(nic) and _faster_twins(nic, nics) >= 2]
-    for nic in slow:
-        link, peers = nic.link, _faster_twins(nic, nics)
-        short = re.escape(nic.address.removeprefix("0000:"))
-        line = quoted_like("lspci", rf"{short} .*(?:\n[ \t].*)*?\n[ \t]+(LnkSta:.*)")
-        speeds = f"{link.speed_gts:g} of {link.max_speed_gts:g}" if link else ""
-        yield Finding.warn(
-            f"{nic.address}: PCIe link at {speeds} GT/s, {count_with_noun(peers, 'peer')} faster",
-            subject=f"pci:{nic.address}",
-            evidence=[line],
-            fix=Fix(
-                _RESEAT,
-                link_steps(nic.address),
-                "drain",
-                "every job on this node",
-                "nodedoctor nic.inventory",
-            ),
-        )
-    if not nics:
-        yield Finding.skip("no link of a network adapter is shown")
+    states = {bdf(gpu.bus_id): gpu for gpu in gpus.gpus if gpu.bus_id} if gpus else {}
+    have_generation = {address for address, gpu in states.items() if gpu.pcie_generation}
+    links = [
+        device
+        for device in lspci.devices
+        if (device.is_nic or device.is_gpu) and _speed(device) and device.address not in have_generation
+    ]
+    slow = [device for device in links if _speed(device) < _maximum(device)]
+    reasons = [(device, _reason_to_warn(device, links, states.get(device.address))) for device in slow]
+    for device, reason in reasons:
+        if reason:
+            yield _slow_link(device, reason)
+    by_text = group_pairs((_excuse(device), device.address) for device, reason in reasons if not reason)
+    for text, addresses in by_text.items():
+        yield Finding.info(f"{comma_list(addresses, 3)}: {text}")
+    if not links:
+        yield Finding.skip("no link of a GPU or adapter is shown")
     elif not slow:
-        yield Finding.ok(f"no link of {count_with_noun(len(nics), 'adapter')} slower than its kind")
+        full = [device for device in links if _maximum(device)]
+        count = count_with_noun(len(full), "device")
+        yield Finding.ok(f"{count} at full PCIe speed") if full else Finding.info("no PCIe maximum is shown")
 
 
-def _is_slow(nic: PciDevice) -> bool:
-    return nic.link is not None and (nic.link.speed_gts or 0) < (nic.link.max_speed_gts or 0)
+def _slow_link(device: PciDevice, reason: str) -> Finding:
+    short = re.escape(device.address.removeprefix("0000:"))
+    line = quoted_like("lspci", rf"{short} .*(?:\n[ \t].*)*?\n[ \t]+(LnkSta:.*)")
+    return Finding.warn(
+        f"{device.address}: {_speeds(device)}{reason}",
+        subject=f"pci:{device.address}",
+        evidence=[line],
+        fix=Fix(
+            _RESEAT, link_steps(device.address), "drain", "every job on this node", "nodedoctor nic.inventory"
+        ),
+    )
 
 
-def _faster_twins(nic: PciDevice, nics: list[PciDevice]) -> int:
-    """How many of its kind are faster; 0 where these are not most of them."""
-    twins = [twin.link for twin in nics if twin is not nic and twin.pci_id == nic.pci_id and twin.link]
-    faster = sum((twin.speed_gts or 0) > (nic.link.speed_gts or 0) for twin in twins) if nic.link else 0
-    return faster if faster * 2 > len(twins) + 1 else 0
+def _speeds(device: PciDevice) -> str:
+    return f"PCIe link at {_speed(device):g} of {_maximum(device):g} GT/s"
+
+
+def _excuse(device: PciDevice) -> str:
+    """Why a slow link may be as it ought to be."""
+    why = "may be idle: nvidia-smi shows the load" if device.is_gpu else "the slot may be of that generation"
+    return f"{_speeds(device)} ({why})"
+
+
+def _reason_to_warn(device: PciDevice, links: Sequence[PciDevice], gpu: Gpu | None) -> str:
+    """What shows that a slow link is at fault; "" where it may be idle, or its slot is of that generation."""
+    load = gpu.gpu_utilization_percent if gpu else None
+    if gpu and device.is_gpu and (load is not None or gpu.pstate is not None):
+        is_busy = (load or 0) >= LOADED_PERCENT and (gpu.pstate or 0) <= 2
+        return " under load" if is_busy else ""
+    twins = [twin for twin in links if twin is not device and twin.pci_id == device.pci_id]
+    faster = sum(_speed(twin) > _speed(device) for twin in twins)
+    may_idle = device.is_gpu and not is_module(device) and _speed(device) <= _SPEEDS[0]
+    if faster >= 2 and faster * 2 > len(twins) + 1 and not may_idle:
+        return f", {count_with_noun(faster, 'peer')} faster"
+    generations = sum(_speed(device) < speed <= _maximum(device) for speed in _SPEEDS)
+    if device.is_nic and generations >= 2 and faster == len(twins):
+        return f", {count_with_noun(generations, 'generation')} below"
+    return ""
+
+
+def _speed(device: PciDevice) -> float:
+    return device.link.speed_gts or 0.0 if device.link else 0.0
+
+
+def _maximum(device: PciDevice) -> float:
+    return device.link.max_speed_gts or 0.0 if device.link else 0.0

@@ -48,7 +48,7 @@ def width(
 ) -> Iterator[Finding]:
     """Lanes of each GPU's and RDMA NIC's link, against what both ends support and against its peers.
 
-    Why: a GPU with 8 of 16 lanes reaches host memory and NICs at half the speed, and all others wait for it.
+    Why: a GPU with a part of its lanes reaches host memory and NICs more slowly, and all others wait for it.
     Fix disturbs: every job on the node while a card is reseated.
     Judges: FAIL when a GPU or adapter runs on fewer lanes than its peers or, on a module board, than its
     model has.
@@ -93,12 +93,13 @@ def _off_bus(device: PciDevice) -> Finding:
     what = "adapter" if device.is_nic else "GPU"
     steps = link_steps(device.address)
     fix = Fix(_REPLUG, steps, "reboot", "every job on this node", "nodedoctor nic.inventory")
-    return Finding.fail(
+    finding = Finding.fail(
         f"{what} {device.address} has fallen off the bus: lspci reads ff everywhere",
         subject=f"pci:{device.address}",
         evidence=evidence,
         fix=fix if device.is_nic else OFF_THE_BUS,
     )
+    return finding.matters_as(f"No program reaches this {what} until the node restarts.")
 
 
 def _nothing_read(gpus: Gpus | None, pci: Pci | None) -> Finding:
@@ -165,7 +166,7 @@ def link_steps(address: str | None) -> tuple[Step, Step]:
     """What a link can and does, and what the kernel says of errors on it."""
     where = ["-s", address] if address else []
     return (
-        look("sudo lspci {} -vv | grep -E 'LnkCap:|LnkSta:'", where),
+        look("sudo lspci {} -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'", where),
         look("sudo dmesg | grep -iE 'aer|pcieport'"),
     )
 
@@ -191,7 +192,7 @@ def _device_width(
         evidence = [quoted_like("lspci", rf"{short} .*(?:\n[ \t].*)*?\n[ \t]+({line}:.*)") for line in lines]
     subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
     wider = sum(peer > now for peer in peers)
-    module = _is_module(device)
+    module = is_module(device)
     if not module and (wider * 2 <= len(peers) or len(peers) < 2):
         return Finding.info(f"{summary} (no wider slot known here)", subject=subject, evidence=evidence)
     fix = Fix(_RESEAT, link_steps(device.address), "drain", "every job on this node", "nodedoctor pcie.width")
@@ -204,7 +205,7 @@ def _device_width(
     )
 
 
-def _is_module(device: PciDevice) -> bool:
+def is_module(device: PciDevice) -> bool:
     """Whether it is a GPU on a board of modules, by its id or, in a paste, by its name."""
     model = gpu_model("", device.device)
     return bool(model and model.form == "sxm") or " SXM" in device.device

@@ -354,6 +354,17 @@ SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     by_head(
+        ("UNKNOWN", "UP  ", "DOWN  "),
+        r"[\w.@-]{1,80}[ \t]{1,40}(?:UP|DOWN|UNKNOWN|DORMANT|LOWERLAYERDOWN)[ \t]{1,40}"
+        r"(?:(?:[\da-f]{2}:){5,19}[\da-f]{2}[ \t]{1,9}<[A-Z]|\d{1,3}(?:\.\d{1,3}){3}/\d|[\da-f:]{2,40}/\d)",
+        "ip -br link or ip -br address",
+        "net",
+        "iproute2 4.14 to 6.17, ip/ipaddress.c (print_linkinfo_brief)",
+        tool="ip -br link",
+        body=r"[\w.@-]{1,80}[ \t]{1,40}(?:UP|DOWN|UNKNOWN|DORMANT|LOWERLAYERDOWN)(?:[ \t]|$)",
+        joins=True,
+    ),
+    by_head(
         "NIC statistics:",
         r"NIC statistics:[ \t]{0,20}\n",
         "ethtool -S",

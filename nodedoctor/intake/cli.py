@@ -74,7 +74,9 @@ def _read_and_judge(
 
 def worst(reading: Reading) -> int:
     """The worst of what was judged; UNKNOWN where nothing was."""
-    codes = [exit_code(node.report) for node in reading.nodes]
+    from nodedoctor.intake.document import is_judged
+
+    codes = [exit_code(node.report) for node in reading.nodes if is_judged(node.report)]
     if reading.triage is not None:
         codes.append(outcome_code(str(reading.triage.get("outcome"))))
     return next((code for code in _WORST if code in codes), Exit.UNKNOWN)

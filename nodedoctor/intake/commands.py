@@ -115,6 +115,11 @@ def _words(part: str) -> list[str]:
     return [words[0].rpartition("/")[2], *words[1:]] if words else []
 
 
+def starts_program(command: str) -> bool:
+    """Whether variables in front of a command are for the program behind them alone."""
+    return any(name not in ("export", "declare", "set") for name in programs(command))
+
+
 @lru_cache(maxsize=64)
 def asks_machine(command: str) -> bool:
     """Whether what was typed asks for the state of the machine, and starts or shows no job."""

@@ -16,6 +16,14 @@ _LINK = re.compile(
     r"(?:.{0,200}? state ([A-Z]{2,20}))?",
     re.M,
 )
+_SETTINGS = re.compile(r"^Settings for ([\w.-]{1,40}):[ \t]{0,9}\n((?:[ \t][^\n]{0,300}\n){1,120})", re.M)
+_LINK_DETECTED = re.compile(r"^[ \t]{1,9}Link detected: (yes|no)\b", re.M)
+_SPEED = re.compile(r"^[ \t]{1,9}Speed: (\d{1,7})Mb/s", re.M)
+_BRIEF = re.compile(
+    r"^(?P<name>[\w.-]{1,40})(?:@[\w.-]{1,40})?[ \t]{1,40}(?P<state>UP|DOWN|UNKNOWN|DORMANT|LOWERLAYERDOWN)\b"
+    r"(?P<rest>[ \t]?[^<\n]{0,400})(?:<(?P<flags>[A-Z0-9_,-]{0,200})>[ \t]{0,9})?$",
+    re.M,
+)
 _ADDRESS = re.compile(r"^[ \t]{1,20}inet6? ([\da-fA-F.:]{3,45})(?:/\d{1,3})? ", re.M)
 _MASTER = re.compile(r" master ([\w.-]{1,40})")
 """The bond of an interface with the flag SLAVE; those of bridges do not have it."""
@@ -55,6 +63,10 @@ def interfaces(pieces: Sequence[Piece]) -> str:
         for head, end in zip(heads, ends, strict=False):
             block = piece.text[head.end() : end]
             links.setdefault(head[1], {}).update(_interface_row(head, block))
+        for heading in _SETTINGS.finditer(piece.text):
+            links.setdefault(heading[1], {}).update(_settings_row(heading[2]))
+        for row in _BRIEF.finditer(piece.text):
+            links.setdefault(row["name"], {}).update(_brief_row(row))
     states = [word in _IN_STEP for piece in pieces for word in _CLOCK.findall(piece.text)]
     clock: dict[str, Any] = {"unsynchronised": not any(states)} if states else {}
     if offsets := [float(number) for piece in pieces for number in _OFFSET.findall(piece.text)]:
@@ -79,6 +91,29 @@ def _interface_row(head: re.Match[str], block: str) -> dict[str, Any]:
     if link := _MAC.search(block):
         fields["address"] = link[2]
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def _settings_row(block: str) -> dict[str, Any]:
+    """What `ethtool INTERFACE` says: its speed, and whether it has a link."""
+    link, speed = _LINK_DETECTED.search(block), _SPEED.search(block)
+    fields: dict[str, Any] = {"speed": speed[1]} if speed else {}
+    if link:
+        is_up = link[1] == "yes"
+        fields |= {"flags": "0x1", "operstate": "up" if is_up else "down", "carrier": "1" if is_up else "0"}
+    return fields
+
+
+def _brief_row(row: re.Match[str]) -> dict[str, Any]:
+    """A row of `ip -br link` or `ip -br address`; the latter has no flags, only whether there is a link."""
+    flags = row["flags"].split(",") if row["flags"] else ["UP"]
+    is_down = "NO-CARRIER" in flags or (not row["flags"] and row["state"] == "DOWN")
+    fields: dict[str, Any] = {
+        "flags": hex(sum(_FLAGS.get(flag, 0) for flag in flags)),
+        "operstate": row["state"].lower(),
+    }
+    if addresses := re.findall(r"(?<= )([\d.]{7,15}|[\da-f:]{3,45})/\d", row["rest"]):
+        fields["addresses"] = addresses
+    return fields | ({"carrier": "0"} if is_down else {})
 
 
 def statistics(pieces: Sequence[Piece]) -> str:

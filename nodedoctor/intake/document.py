@@ -68,12 +68,14 @@ def render(lines: Mapping[str, Any]) -> str:
 def headline(reading: Reading) -> str:
     """The one sentence: what is wrong, else what can be said, else that nothing was recognised."""
     parts = []
+    failed = reading.triage is not None and reading.triage.get("outcome") == "failure"
     if len(reading.nodes) == 1:
-        parts.append(_of_node(reading.nodes[0].report, reading))
+        report = reading.nodes[0].report
+        is_rest = failed and not lead(report) and statements(report)
+        parts.append("the rest shows no problem" if is_rest else _of_node(report, reading))
     elif reading.fleet is not None:
         parts.append(of_fleet(reading.fleet))
     if reading.triage is not None:
-        failed = reading.triage.get("outcome") == "failure"
         parts.insert(0 if failed else len(parts), str(reading.triage.get("headline", "")))
     if parts:
         return "; ".join(part.rstrip(".") for part in parts if part)
@@ -94,6 +96,11 @@ def _of_node(report: Report, reading: Reading) -> str:
     if measured:
         return f"{measured}{nothing_else}"
     return f"nothing in {comma_list(kinds(reading), 3)} can be judged by itself"
+
+
+def is_judged(report: Report) -> bool:
+    """Whether anything can be stated of a node: without a statement it is unknown, not well."""
+    return bool(lead(report) or statements(report) or _unjudged_text(report))
 
 
 def _unread_text(reading: Reading) -> str:

@@ -125,7 +125,7 @@ HOST_SHAPES: tuple[Shape, ...] = (
         "Settings for ",
         r"Settings for [\w.@-]{1,40}:",
         "ethtool",
-        "",
+        "net",
         "ethtool 3.4 to 6.15",
         tool="ethtool INTERFACE",
         body=r"\s+\S|Cannot get |netlink error: ",

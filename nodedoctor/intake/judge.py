@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, cast
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
 from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, ignore_path, units
-from nodedoctor.intake.job_lines import sort_lines
+from nodedoctor.intake.job_lines import line_runs, sort_lines
 from nodedoctor.intake.long_texts import kernel_log_in, outputs_in
 from nodedoctor.intake.outputs import NodeOutput, readable, snapshot_of
-from nodedoctor.intake.split import Parts, split
+from nodedoctor.intake.split import Parts, Piece, split
+from nodedoctor.intake.verdict_shapes import NCCL_LINES
 from nodedoctor.intake.whose import by_owner
 from nodedoctor.json_shapes import Json, loaded
 from nodedoctor.model import Observation
+from nodedoctor.patterns import regex
 from nodedoctor.record import record, replace
 from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report
@@ -36,6 +38,8 @@ _NO_REASON = "undetermined/other"
 """The verdict of triage on lines about a failure that say no reason."""
 _ANY_TEXT = ("undetermined/", "none/", "user_code_exception/", "network_socket_interface/unreachable")
 """Verdicts on numbers that go up, and on errors of any program: of a job only where a line shows one."""
+_OF_NETWORK = regex(r"NCCL INFO (?:NET/|[^\n]{0,80}(?:GPU Direct|GDR))")
+"""What `grep` leaves of a log for somebody who asks about paths. It has no end. Ours."""
 QUOTED = 160
 """Characters of a line that was not recognised; ours."""
 
@@ -183,12 +187,24 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
         pile.logs.append((unit, list(parts.rest), False))
         pile.shows_job = True
     elif parts.rest:
-        lines = sort_lines(parts.rest, parts.prompts)
+        lines = sort_lines(parts.rest, parts.prompts, has_outputs=bool(parts.pieces))
         _add_line_runs(unit, lines.others, reading)
-        if lines.mine:
-            pile.logs.append((unit, list(lines.mine), bool(parts.pieces or parts.asides or lines.others)))
+        mine = _take_nccl_lines(unit, lines.mine, pile)
+        if mine:
+            pile.logs.append((unit, mine, bool(parts.pieces or parts.asides or lines.others)))
             pile.shows_job |= lines.shows_job
     return size
+
+
+def _take_nccl_lines(unit: Unit, lines: Sequence[tuple[int, str]], pile: _Pile) -> list[tuple[int, str]]:
+    """The lines of a log; what NCCL says of its paths tells of the node, and alone it is no log."""
+    match = [entry for entry in lines if NCCL_LINES.head.match(entry[1])]
+    if match:
+        text = "".join(f"{line}\n" for _, line in match)
+        piece = Piece(NCCL_LINES, text, match[0][0] + unit.line - 1)
+        pile.outputs.append(NodeOutput(piece, unit.name, unit.node or unit.group))
+    is_excerpt = bool(match) and all(_OF_NETWORK.search(line) for _, line in lines)
+    return [] if is_excerpt else list(lines)
 
 
 def _unit_parts(unit: Unit) -> Parts:
@@ -212,8 +228,9 @@ def _add_unrecognised(unit: Unit, rest: Sequence[tuple[int, str]], reading: Read
 
 
 def _add_line_runs(unit: Unit, rest: Iterable[tuple[int, str]], reading: Reading) -> None:
-    for line, lines, first in _line_runs(rest):
-        reading.unrecognised.append(Unrecognised(unit.name, line, lines, first[:QUOTED]))
+    for run in line_runs(rest):
+        line, first = run[0]
+        reading.unrecognised.append(Unrecognised(unit.name, line, len(run), first.strip()[:QUOTED]))
 
 
 def _note_refusals(unit: Unit, asides: Iterable[tuple[int, str]], reading: Reading) -> None:
@@ -318,19 +335,6 @@ def _says_nothing(verdict: Json, pile: _Pile) -> bool:
     only_words = all(mixed for _, _, mixed in pile.logs)
     knows = any(verdict.get(key) for key in ("timeline", "ranks", "incidents", "alternatives"))
     return only_words and verdict.get("kind") == _NO_REASON and not knows
-
-
-def _line_runs(rest: Iterable[tuple[int, str]]) -> list[tuple[int, int, str]]:
-    """Lines that follow each other, blank ones between them aside: the first, how many, its text."""
-    runs: list[tuple[int, int, str]] = []
-    last = -9
-    for number, line in rest:
-        if number - last <= 2 and runs:
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1, runs[-1][2])
-        else:
-            runs.append((number, 1, line.strip()))
-        last = number
-    return runs
 
 
 def _saved_verdict(pile: _Pile) -> Json | None:

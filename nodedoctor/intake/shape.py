@@ -54,8 +54,8 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "network": ("net", "ethtool", "chronyc-sources"),
     "stack": ("collect-env", "pip-list"),
     "host": ("disk", "limits", "numactl", "edac", "ipmitool", "host", "host-messages"),
-    "job": ("env", "nccl-inspector"),
-    "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf", "p2p-bandwidth"),
+    "job": ("env", "nccl-inspector", "nccl-lines"),
+    "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf", "p2p-bandwidth", "bandwidth-test"),
 }
 """Which probes tell of what kind of thing."""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.intake.all_shapes import QUERY, SHAPES
 from nodedoctor.intake.answers import answer_shape
-from nodedoctor.intake.commands import asks_machine, is_refusal, remote_host
+from nodedoctor.intake.commands import asks_machine, is_refusal, remote_host, starts_program
 from nodedoctor.intake.file_names import Headings
 from nodedoctor.intake.host_shapes import LSMOD, ULIMIT
 from nodedoctor.intake.prompts import (
@@ -303,9 +303,11 @@ class _Walk:
         if _FENCE.match(line):
             self.close()
         elif head is not None and head.shape.each_line:
-            if head.shape.probe == "env" and (prompt := match_prompt(line)):
+            prompt = match_prompt(line) if head.shape.probe == "env" else None
+            if prompt:
                 self._begin_command(number, line, prompt)
-            self._add_alone(number, line, head.shape)
+            if not (prompt and starts_program(prompt.command)):
+                self._add_alone(number, line, head.shape)
         elif head is not None:
             self._begin_or_add(number, line, head)
         elif prompt := match_prompt(line):

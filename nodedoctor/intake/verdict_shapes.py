@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from nodedoctor.facts.verdicts import nccl_lines
+from nodedoctor.facts.verdicts.nccl_lines import NO_GPUDIRECT_LINE
 from nodedoctor.intake.shape import FRONT, Shape, by_head, by_lines
 
 JSON_LINE = r"\s*[\"{}\[\]\d-]|\s+(?:true|false|null)\b"
@@ -15,7 +17,28 @@ KUBECTL = "kubernetes/kubectl 1.10 to 1.35, pkg/describe/describe.go"
 _DESCRIBED = r"\s+\S|[A-Z][\w -]{1,30}:"
 """Lines of `kubectl describe`: headings and keys at one margin, their values further in."""
 
+NCCL_LINES = by_lines(
+    ("GPU Direct RDMA Disabled for HCA",),
+    rf"^(?P<front>){NO_GPUDIRECT_LINE.pattern.removeprefix('^')}[^\n]*$",
+    "what NCCL says of its paths",
+    nccl_lines.PROBE,
+    "NVIDIA/nccl 2.8 to 2.29, src/transport/net_ib",
+    tool="NCCL_DEBUG=INFO",
+)
+"""Lines of a job's log: they stay in it, and tell of the node, too."""
+
 VERDICT_SHAPES: tuple[Shape, ...] = (
+    by_head(
+        "[CUDA Bandwidth Test]",
+        r"\[CUDA Bandwidth Test\] - Starting",
+        "bandwidthTest",
+        "bandwidth-test",
+        "NVIDIA/cuda-samples 9 to 12.8, Samples/1_Utilities/bandwidthTest",
+        tool="bandwidthTest --memory=pinned --device=N",
+        body=r"\s*(?:Running on|Device \d|(?:Quick|Range|Shmoo) Mode|(?:Host|Device) to (?:Host|Device) Bandw"
+        r"|(?:PINNED|PAGEABLE) Memory|Transfer Size|\d{4,12}\s+\d|Result = |NOTE: )",
+        joins=True,
+    ),
     by_head(
         ('"DCGM GPU Diagnostic"', '"DCGM Diagnostic"'),
         _OPEN + r'"DCGM (?:GPU )?Diagnostic"\s{0,4}:',
@@ -135,6 +158,16 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         "sinfo",
         "Slurm 18.08 to 25.11, src/sinfo/sinfo.c",
         body=r"[\w.*+-]{1,64}[ \t]{1,40}(?:up|down|drain|inact)[ \t]",
+        first=True,
+    ),
+    by_head(
+        ("NODELIST",),
+        r"NODELIST[ \t]{1,60}(?:NODES[ \t]{1,40}PARTITION[ \t]{1,40})?STATE\b",
+        "sinfo -N",
+        "sinfo",
+        "Slurm 18.08 to 25.11, src/sinfo/sinfo.c",
+        body=r"[A-Za-z][\w.,[\]-]{0,200}[ \t]{1,60}(?:\d{1,6}[ \t]{1,40}[\w.*+-]{1,64}[ \t]{1,40})?"
+        r"[a-z_]{2,20}[*~#!%$@^+-]{0,3}(?:[ \t]|$)",
         first=True,
     ),
     by_head(

@@ -101,7 +101,7 @@ def test_a_disk_that_failed_in_the_first_line_of_the_log_failed_now():
 
 def test_a_full_shared_memory_is_cleaned_first_and_then_as_any_small_one():
     (full,) = judge("limits.shm", Limits(shm=Shm(64.0, 0.0)))
-    (small,) = judge("limits.shm", Limits(shm=Shm(0.05, 0.05)))
+    (small,) = judge("limits.shm", Limits(shm=Shm(0.5, 0.5)))
     assert full.fix and small.fix
     usual = small.fix.text
     assert full.fix.text.endswith(f"needs all of it: {usual[0].lower()}{usual[1:]}")

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from recorded import alarms, replay
 
 from nodedoctor.facts.pci.lspci import Lspci
+from nodedoctor.intake.outputs import NodeOutput, snapshot_of
+from nodedoctor.intake.split import split
 from nodedoctor.model import Observation, Unseen
 
 GPU = """18:00.0 3D controller{ids}: NVIDIA Corporation GH100 [H100 SXM5 80GB]{id} (rev a1)
@@ -50,6 +52,7 @@ def bus(*states: str, kind: str = "3D controller: NVIDIA Corporation GH100 [H100
 
 
 NIC = "Infiniband controller: Mellanox Technologies MT2910 Family [ConnectX-7]"
+MODULE = "3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)"
 CARD = "3D controller: NVIDIA Corporation AD102GL [L40S] (rev a1)"
 
 
@@ -86,13 +89,14 @@ def test_what_a_link_can_do_is_not_expected_where_it_is_not_shown(
     assert ("expected" in words) == any("expected" in finding.summary for finding in width.findings)
 
 
-@pytest.mark.parametrize("kind", [NIC, CARD])
+@pytest.mark.parametrize("kind", [NIC, CARD, MODULE])
 @pytest.mark.parametrize("cap", [True, False])
+@pytest.mark.parametrize("speed", ["16", "2.5"])
 @pytest.mark.parametrize(("slow", "sick"), [(0, False), (1, True), (4, False), (8, False)])
-def test_an_adapter_slower_than_its_kind_is_a_warning_and_an_idle_gpu_is_none(
-    tmp_path: Path, kind: str, cap: bool, slow: int, sick: bool
+def test_a_device_slower_than_its_kind_is_a_warning_and_an_idle_card_is_none(
+    tmp_path: Path, kind: str, cap: bool, speed: str, slow: int, sick: bool
 ):
-    states = ["16GT/s (downgraded), Width x16" if n < slow else "32GT/s, Width x16" for n in range(8)]
+    states = [f"{speed}GT/s (downgraded), Width x16" if n < slow else "32GT/s, Width x16" for n in range(8)]
     text = bus(*states, kind=kind)
     text = (
         text.replace("\t\tLnkSta", "\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\t\tLnkSta")
@@ -101,5 +105,28 @@ def test_an_adapter_slower_than_its_kind_is_a_warning_and_an_idle_gpu_is_none(
     )
     shown = alarms(replay(tmp_path, {"lspci": text}))
     assert [alarm.partition(": ")[0] for alarm in shown] == (
-        ["WARN pcie.adapter-speed@pci:0000:10:00.0"] if sick and kind == NIC else []
+        ["WARN pcie.adapter-speed@pci:0000:10:00.0"] if sick and (kind, speed) != (CARD, "2.5") else []
     )
+
+
+@pytest.mark.parametrize(
+    ("speed", "sick"), [("2.5", True), ("5", True), ("8", True), ("16", False), ("32", False)]
+)
+@pytest.mark.parametrize("kind", [NIC, CARD, MODULE])
+def test_an_adapter_alone_is_judged_by_its_own_maximum_and_a_gpu_by_its_load(
+    tmp_path: Path, kind: str, speed: str, sick: bool
+):
+    text = bus(f"{speed}GT/s, Width x16", kind=kind)
+    text = text.replace("\t\tLnkSta", "\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\t\tLnkSta")
+    report = replay(tmp_path, {"lspci": text})
+    assert bool(alarms(report)) is (sick and kind == NIC)
+    (result,) = [result for result in report.results if result.check == "pcie.adapter-speed"]
+    assert any("at full PCIe speed" in finding.summary for finding in result.findings) is (speed == "32")
+    if kind == NIC:
+        return
+    for load, busy in (("P0, 100 %", True), ("P8, 0 %", False)):
+        table = f"pci.bus_id, pstate, utilization.gpu [%]\n00000000:10:00.0, {load}\n"
+        pieces = [NodeOutput(piece, "paste") for piece in split(f"{text}$ nvidia-smi\n{table}").pieces]
+        seen = snapshot_of(pieces, "").observations
+        shown = alarms(replay(tmp_path, {name: item.text for name, item in seen.items()}))
+        assert bool(shown) is (busy and speed != "32")

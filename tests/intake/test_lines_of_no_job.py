@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import smi_texts
 from in_turn import in_turn
-from pastes import PASTES
+from pastes import OF_LOGS, PASTES
 
 from nodedoctor.intake.cli import worst
 from nodedoctor.intake.commands import asks_machine, programs, remote_host
+from nodedoctor.intake.document import headline
 from nodedoctor.intake.judge import Reading, read
 from nodedoctor.intake.split import split
 
@@ -173,3 +174,99 @@ def test_what_was_started_on_another_node_is_of_that(command: str, host: str):
 def test_what_was_asked_about_nodes_is_not_of_the_one_with_the_prompt(probe: str):
     text = f"[root@login1 ~]# show it\n{PASTES[probe]}[root@login1 ~]# ssh gpu-7 nvidia-smi\n{TABLE}"
     assert {node.name for node in reading(text).nodes} == {"gpu-7"}
+
+
+FAULTS = [
+    "GPU has fallen off the bus",
+    "CUDA out of memory",
+    "uncorrectable ECC error encountered",
+    "Driver/library version mismatch",
+    "RuntimeError: CUDA error: an illegal memory access was encountered",
+    "Watchdog caught collective operation timeout",
+    "NCCL WARN Cuda failure 'unhandled system error'",
+]
+TITLES = ["Subject: RE: [TICKET 4411] {0}", "Re: {0} - GPU swapped", "Title: {0}", "## {0} (solved)", "# {0}"]
+SENTENCES = [
+    "job 4411 -> {0} (my batch size)",
+    "result: {0}: no; ECC errors: no",
+    "({0} is expected here)",
+    "todo: {0} - resolved",
+]
+
+
+@in_turn("form", [*TITLES, *SENTENCES])
+@in_turn("fault", [fault for fault in FAULTS if "NCCL WARN" not in fault])
+@in_turn("prompt", ["", *PROMPTS])
+def test_what_a_person_writes_around_outputs_is_no_log(form: str, fault: str, prompt: str):
+    words = form.format(fault)
+    result = reading(f"{words}\n\n{prompt}nvidia-smi\n{TABLE}\nthanks in advance\n")
+    assert result.triage is None
+    assert worst(result) == worst(reading(f"{prompt}nvidia-smi\n{TABLE}"))
+    assert next(item.first for item in result.unrecognised) == words
+
+
+@in_turn("form", TITLES)
+@in_turn("fault", FAULTS)
+def test_a_title_does_not_change_the_verdict_on_the_log_below_it(form: str, fault: str):
+    below = f"{JOB}\n$ nvidia-smi\n{TABLE}"
+    plain, titled = reading(below).triage, reading(f"{form.format(fault)}\n{below}").triage
+    assert plain is not None
+    assert titled is not None
+    assert (plain["kind"], plain["headline"]) == (titled["kind"], titled["headline"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-03-01 04:05:06 trainer CUDA out of memory",
+        "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "gpu-1:811:902 [3] NCCL WARN Cuda failure 'out of memory'",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=811.0.",
+    ],
+)
+def test_one_line_with_the_marks_of_a_program_is_a_log(line: str):
+    assert reading(f"my job ends so:\n{line}\n\n$ nvidia-smi\n{TABLE}").triage is not None
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3, 8])
+def test_few_plain_lines_below_what_was_started_are_its_own(lines: int):
+    printed = "CUDA out of memory\n" * lines
+    assert reading(f"$ python train.py\nloading\n{printed}\n$ nvidia-smi\n{TABLE}").triage is not None
+
+
+SETS_UP = (
+    "gpu-7:2566:2739 [0] NCCL INFO Bootstrap : Using eth0:10.1.1.1<0>\n"
+    "gpu-7:2566:2739 [0] NCCL INFO comm 0x55cc8aa86c70 rank 0 nranks 16 cudaDev 0 busId 1b000 - Init START\n"
+)
+NO_GPUDIRECT = OF_LOGS["nccl-lines"]
+TRAINS = "".join(f"2026-03-01 04:05:{n:02} step {n} loss 2.{n}\n" for n in range(30))
+
+
+@pytest.mark.parametrize("front", ["", "[1,0]<stdout>:", "2026-03-01T04:05:06Z "])
+@pytest.mark.parametrize(("before", "behind"), [("", ""), (SETS_UP, ""), (SETS_UP, TRAINS), ("", JOB)])
+def test_gpudirect_that_nccl_does_not_use_is_a_warning_beside_the_log(front: str, before: str, behind: str):
+    lines = "".join(f"{front}{line}\n" for line in NO_GPUDIRECT.splitlines())
+    result = reading(before + lines + behind)
+    (node,) = result.nodes
+    findings = [finding for entry in node.report["results"] for finding in entry["findings"]]
+    (alarm,) = [finding for finding in findings if finding["status"] in ("warn", "fail")]
+    assert alarm["status"] == "warn"
+    assert "GPUDirect RDMA is off for mlx5_0 and mlx5_1 on gpu-7" in alarm["summary"]
+    plain = reading(before + behind).triage
+    assert (result.triage is None) is (not before and not behind)
+    if plain and result.triage:
+        assert result.triage["kind"] == plain["kind"]
+
+
+def test_a_gpu_too_far_from_an_adapter_is_no_fault():
+    line = "gpu-7:2566:2739 [0] NCCL INFO GPU Direct RDMA Disabled for GPU 1b000 / HCA 3 (distance 7 >= 4)"
+    assert reading(f"{SETS_UP}{line}\n").nodes == []
+
+
+@in_turn("prompt", PROMPTS)
+def test_a_headline_with_a_fault_does_not_speak_of_no_problem_found(prompt: str):
+    result = reading(f"{prompt}nvidia-smi\n{TABLE}\n{prompt}python train.py\n{JOB}")
+    text = headline(result)
+    assert "no problem found" not in text
+    assert text.endswith("; the rest shows no problem")

@@ -175,8 +175,8 @@ def test_nodes_of_ray_are_counted_under_each_heading_of_the_living(heading: str,
 
 @pytest.mark.parametrize(
     ("state", "sick"),
-    [("DOWN", True), ("DOWN*", True), ("IDLE+NOT_RESPONDING", True), ("DOWN*+DRAIN", False),
-     ("IDLE+DRAIN", False), ("MIXED", False), ("IDLE+POWERED_DOWN", False)],
+    [("DOWN", True), ("DOWN*", True), ("IDLE+NOT_RESPONDING", True), ("DOWN*+DRAIN", True),
+     ("IDLE+DRAIN", True), ("IDLE+MAINTENANCE", False), ("MIXED", False), ("IDLE+POWERED_DOWN", False)],
 )  # fmt: skip
 def test_a_node_that_slurm_has_lost_is_a_warning(tmp_path: Path, state: str, sick: bool):
     text = f"NodeName=gpu-17 Arch=x86_64\n   Gres=gpu:h100:8\n   State={state} ThreadsPerCore=2\n"
@@ -493,8 +493,6 @@ def test_a_clock_that_is_not_kept_is_said(tmp_path: Path, text: str, sick: bool)
 KNOWN_ONLY = {
     "ibdev2netdev": "mlx5_0 port 1 ==> ibp26s0 (Down)\nmlx5_1 port 1 ==> ens3np0 (Up)\n",
     "show_gids": "DEV\tPORT\tINDEX\tGID\nmlx5_0\t1\t3\tfe80::1\tv2\tens1\nn_gids_found=1\n",
-    "ethtool": "Settings for ens1:\n\tSpeed: 100000Mb/s\n"
-    "Cannot get wake-on-lan settings: Operation not permitted\n",
     "lsmod": "Module                  Size  Used by\nnvidia_uvm           1540096  2\n",
     "docker info": "Server:\n Containers: 3\n Server Version: 27.3.1\n Runtimes: runc nvidia\n",
     "free": "        total   used   free  shared  buff/cache   available\nMem: 2 1 1 0 0 1\n",
@@ -507,6 +505,16 @@ def test_what_proves_nothing_is_known_and_said_to_prove_nothing(what: str):
     result = of_mail(f"me@gpu-07:~$ {what}\n{KNOWN_ONLY[what]}me@gpu-07:~$ exit\n")
     assert result["headline"] == f"{what}, from which nothing can be judged"
     assert result["triage"] is None and result["report"] is None
+
+
+def test_the_speed_of_one_port_alone_states_nothing():
+    text = (
+        "Settings for ens1:\n\tSpeed: 100000Mb/s\nCannot get wake-on-lan settings: Operation not permitted\n"
+    )
+    result = of_mail(f"me@gpu-07:~$ ethtool ens1\n{text}me@gpu-07:~$ exit\n")
+    assert result["headline"] == "nothing in ethtool can be judged by itself"
+    assert result["triage"] is None
+    assert result["unrecognised"] == []
 
 
 @given(st.sets(st.integers(0, 17), min_size=1, max_size=18))

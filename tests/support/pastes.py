@@ -343,7 +343,15 @@ MOUNT = (
     "/dev/sr0 on /media/cdrom type iso9660 (ro,relatime)\n"
 )
 
+BANDWIDTH_TEST = (
+    "[CUDA Bandwidth Test] - Starting...\nRunning on...\n\n Device 0: NVIDIA H100 80GB HBM3\n Quick Mode\n\n"
+    " Host to Device Bandwidth, 1 Device(s)\n PINNED Memory Transfers\n"
+    "   Transfer Size (Bytes)\tBandwidth(GB/s)\n   32000000\t\t\t55.2\n\n"
+    " Device to Host Bandwidth, 1 Device(s)\n PINNED Memory Transfers\n"
+    "   Transfer Size (Bytes)\tBandwidth(GB/s)\n   32000000\t\t\t54.8\n\nResult = PASS\n"
+)
 PASTES: dict[str, str] = {
+    "bandwidth-test": BANDWIDTH_TEST,
     "nvidia-smi": smi_texts.table(smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0")),
     "nvidia-smi-q": smi_texts.q([smi_texts.q_gpu("00000000:18:00.0", {"Product Name": smi_texts.H100})]),
     "nvidia-smi-xml": smi_texts.xml([smi_texts.xml_gpu()]),
@@ -400,6 +408,11 @@ PASTES: dict[str, str] = {
     "host": CPUPOWER,
 }
 """A paste of each probe."""
+OF_LOGS = {
+    "nccl-lines": "gpu-7:2566:2739 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n"
+    "gpu-7:2566:2739 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 1 'mlx5_1' (no module)\n",
+}
+"""Lines of a job's log that a probe reads, too."""
 
 
 def _each(front: str) -> Callable[[str], str]:

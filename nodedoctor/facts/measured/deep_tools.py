@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
@@ -19,7 +19,10 @@ AFTER = ("nvml", "processes")
 
 _DCGM_ROW = regex(r"^[ \t]{0,40}\|([^|\n]{0,80})\|([^|\n]{0,200})\|", re.MULTILINE)
 _DCGM_CATEGORY = regex(r"^[ \t]{0,40}[|+]-{3,9}[ ]{1,9}([A-Z][\w ]{1,30}?)[ ]{1,9}-{2,20}\+", re.MULTILINE)
-_ALONE = regex(r"(Error|Warning)s?")
+_MESSAGE = regex(r"(Error|Warning)s?(?:: ?[A-Za-z][\w ]{0,20})?")
+_RESULT = regex(r"(Pass|Fail|Warn|Skip)\b[ -]*(.*)")
+_ENTITY = regex(r"(\w[\w ]{0,20}\d): (Pass|Fail|Warn|Skip)")
+_BY_WEIGHT = ("Fail", "Warn", "Pass", "Skip")
 _DEVICES = regex(r"^(GPUs?): ?")
 _TWICE = regex(r"^GPU \d{1,3}(?=GPU \d)")
 _ADVICE = regex(r"(?<=[a-z0-9]) (?=(?:Run|Please|Check|Verify|Reset|Restart|Terminate|See) )")
@@ -123,32 +126,58 @@ class DcgmDiag:
 
 
 def _dcgm_table(output: str) -> Iterator[DcgmTest]:
-    """The tests; below one, DCGM 4 has a row for each entity; an error may be all there is."""
-    test: DcgmTest | None = None
+    """The tests, each with the worst of its rows and what DCGM says of it.
+
+    DCGM 3 has a row for the GPUs of each result, DCGM 4 one for each entity, both without a name; an error
+    below a test that passed is of one above it that did not, or of none that has a name.
+    """
+    tests: list[DcgmTest] = []
     categories = [(match.start(), match[1]) for match in _DCGM_CATEGORY.finditer(output)]
-    saying = False
+    place = -1
     for row in _DCGM_ROW.finditer(output):
-        name, value = row[1].strip(), row[2].strip()
+        name, value, quote = row[1].strip(), row[2].strip(), row[0].strip()
         category = next((name for at, name in reversed(categories) if at < row.start()), "")
-        result = re.match(r"(Pass|Fail|Warn|Skip)\b[ -]*(.*)", value)
-        entity = re.fullmatch(r"(\w[\w ]{0,20}\d): (?:Fail|Warn)", value)
-        if name and result:
-            if test:
-                yield test
-            test = DcgmTest(name, result[1], _DEVICES.sub(r"\1 ", result[2]), row[0].strip(), category)
-            saying = False
-        elif test and not name and entity:
-            test = replace(test, entities=f"{test.entities} {entity[1]}".strip())
-        elif test is None and (kind := _ALONE.fullmatch(name)):
-            result_word = "Fail" if kind[1] == "Error" else "Warn"
-            test = DcgmTest(category or kind[1], result_word, "", row[0].strip(), category, value[:WORDS])
-            saying = True
-        elif test and (saying := bool(re.match(r"Error|Warning", name)) or (saying and not name)):
-            test = replace(
-                test, words=_ADVICE.sub(". ", _TWICE.sub("", f"{test.words} {value}".strip()))[:WORDS]
-            )
-    if test:
-        yield test
+        result, entity, message = _RESULT.match(value), _ENTITY.fullmatch(value), _MESSAGE.fullmatch(name)
+        if message:
+            place = _place_of_message(tests, category)
+            if place == len(tests):
+                word = "Fail" if message[1] == "Error" else "Warn"
+                tests.append(DcgmTest(category or message[1], word, "", quote, category))
+            tests[place] = _with_words(tests[place], value)
+        elif name:
+            place = -1
+            if result:
+                entities = _DEVICES.sub(r"\1 ", result[2])
+                tests.append(DcgmTest(name, result[1], entities, quote, category))
+        elif place >= 0:
+            tests[place] = _with_words(tests[place], value)
+        elif tests and result:
+            tests[-1] = _worse_of(tests[-1], result[1], _DEVICES.sub(r"\1 ", result[2]), quote)
+        elif tests and entity:
+            tests[-1] = _worse_of(tests[-1], entity[2], entity[1], quote)
+    yield from tests
+
+
+def _place_of_message(tests: Sequence[DcgmTest], category: str) -> int:
+    """Which test DCGM's message is about: the last one, unless it passed; their number where it is none."""
+    bad = [place for place, test in enumerate(tests) if test.result in ("Fail", "Warn") and not test.words]
+    if tests and tests[-1].result != "Pass":
+        return len(tests) - 1
+    return next((place for place in reversed(bad) if tests[place].category == category), len(tests))
+
+
+def _with_words(test: DcgmTest, words: str) -> DcgmTest:
+    all_words = _TWICE.sub("", f"{test.words} {words}".strip())
+    return replace(test, words=_ADVICE.sub(". ", all_words)[:WORDS])
+
+
+def _worse_of(test: DcgmTest, result: str, entities: str, quote: str) -> DcgmTest:
+    """The test with one more row of it: the worst result counts, with the entities that have it."""
+    if _BY_WEIGHT.index(result) < _BY_WEIGHT.index(test.result):
+        return replace(test, result=result, entities=entities, quote=quote)
+    if result != test.result or result not in ("Fail", "Warn"):
+        return test
+    return replace(test, entities=f"{test.entities} {entities}".strip())
 
 
 def _dcgm_document(output: str) -> Iterator[DcgmTest]:
@@ -161,7 +190,7 @@ def _dcgm_document(output: str) -> Iterator[DcgmTest]:
         for test in parts(category, "tests"):
             results = [item for item in (*parts(test, "results"), part(test, "test_summary")) if item]
             statuses = [text(item, "status").title() for item in results]
-            worst = next((word for word in ("Fail", "Warn", "Pass", "Skip") if word in statuses), "")
+            worst = next((word for word in _BY_WEIGHT if word in statuses), "")
             if worst:
                 bad = [item for item in results if text(item, "status").title() == worst != "Pass"]
                 message, kind = _first_warning(bad), text(category, "category")

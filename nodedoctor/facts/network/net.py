@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.files import whole_number
 from nodedoctor.facts.host.processes import Processes
+from nodedoctor.grouping import group_by
 from nodedoctor.json_shapes import document, mapping, number, part, texts
 from nodedoctor.json_shapes import document as document_of
 from nodedoctor.model import Observation, Unseen
@@ -32,7 +34,7 @@ class Interface:
 
     `index` is the order in which libraries find it; `physical` has a device behind it, `master` bundles it.
     `bond` is a master that spreads traffic over its legs. `carrier_changes` counts how often the link came or
-    went since the interface was made.
+    went since the interface was made. `no_carrier`: switched on, without a link.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Interface:
     master: str | None = None
     bond: bool = False
     carrier_changes: int | None = None
+    no_carrier: bool = False
     addresses: tuple[str, ...] = ()
 
     @property
@@ -122,6 +125,26 @@ class Net:
         return address in own if own else None
 
 
+_RAILS = (4, 8, 16)
+"""How many rails a node has: one for each GPU, or for two. Ours."""
+_ANY_NETWORK = ("eth#", "eno#", "docker#", "virbr#", "veth#", "cni#", "dummy#")
+"""Names that the kernel or programs count up, whatever network they are of."""
+
+
+def rail_sets(net: Net) -> list[list[Interface]]:
+    """Interfaces whose names differ in numbers alone, as many as a node has rails: they should be alike.
+
+    Four ports of adapters with two (`ens1f0`) may be of any network.
+    """
+    own = (link for link in net.interfaces if not link.master and link.name not in net.default_routes)
+    families = group_by(own, lambda link: re.sub(r"\d+", "#", link.name))
+    return [
+        family
+        for name, family in families.items()
+        if len(family) in (_RAILS[1:] if "f#" in name else _RAILS) and name not in _ANY_NETWORK
+    ]
+
+
 def several_nodes(processes: Processes | None) -> bool:
     """Whether ranks here belong to a job of more processes than run on this node."""
     ranks = processes.ranks if processes else ()
@@ -153,6 +176,7 @@ def _read_interface(name: str, entry: Mapping[str, Any]) -> Interface:
         master if isinstance(master, str) else None,
         entry.get("bond") is True,
         whole_number(_text_or_none(entry.get("carrier_changes"))),
+        bool(flags & _UP) and carrier == "0",
         texts(entry, "addresses"),
     )
 

@@ -254,7 +254,7 @@ def _of_pastes(pastes: list[Pasted]) -> TargetPython:
     first = pastes[0]
     return TargetPython(
         source=", ".join(paste.source for paste in pastes),
-        why="it was pasted",
+        why="as pasted",
         version=first.python,
         machine=first.machine,
         packages=tuple(packages.values()),

@@ -12,7 +12,7 @@ from functools import partial
 
 from nodedoctor.declare.registry import pasted
 from nodedoctor.facts.verdicts.verdict import Result, Verdict, make_verdict
-from nodedoctor.knowledge.slurm_states import kinds_of
+from nodedoctor.knowledge.slurm_states import is_planned, is_trouble, kinds_of
 from nodedoctor.patterns import regex
 from nodedoctor.wording import count_with_noun
 
@@ -24,6 +24,8 @@ _of_kubernetes = partial(make_verdict, NODES, "kubectl get nodes")
 _of_slurm = partial(make_verdict, SINFO, "sinfo")
 _of_reason = partial(make_verdict, REASONS, "sinfo -R")
 
+_MARKS = "*~#!%$@^+-"
+"""What sinfo puts behind a state."""
 _NODE = regex(
     r"^[ \t]{0,8}(?P<name>[a-z\d][\w.-]{0,252})[ \t]{1,300}"
     r"(?P<status>(?:Ready|NotReady|Unknown)(?:,[\w-]{1,40}){0,4})[ \t]",
@@ -59,6 +61,12 @@ def states(output: str) -> Iterator[Verdict]:
     """
     entries = set()
     rows = list(_STATE.finditer(output))
+    by_node = list(_rows_by_node(output))
+    for name, state, reason, quote in dict.fromkeys(by_node):
+        if is_trouble([state], reason):
+            yield _of_slurm("warn", f"{name}: {state}{reason and f': {reason}'}", f"nodes:{name}", quote)
+        elif kinds_of([state]) & {"drain", "maintenance"}:
+            yield _of_slurm("note", f"{name}: {state}{reason and f': {reason}'}", f"nodes:{name}", quote)
     for row in rows:
         state, is_silent = row["state"], "*" in row["mark"]
         if not int(row["count"]) or (row["nodes"], state) in entries:
@@ -70,9 +78,24 @@ def states(output: str) -> Iterator[Verdict]:
             result: Result = "warn" if is_silent or "fault" in kinds else "note"
             words = f"{row['nodes'] or count_with_noun(int(row['count']), 'node')}: {state}{silent}"
             yield _of_slurm(result, words, f"nodes:{row['nodes'] or row['partition']}", row[0])
-    if rows:
-        count = count_with_noun(len(rows), "line")
+    if rows or by_node:
+        count = count_with_noun(len(rows) or len(by_node), "line")
         yield _of_slurm("note", f"{count} of node states read")
+
+
+def _rows_by_node(output: str) -> Iterator[tuple[str, str, str, str]]:
+    """Of `sinfo -N` the node, its state without marks, its reason, and the line."""
+    heading: list[str] = []
+    for line in output.splitlines():
+        words = line.split(None, max(0, len(heading) - 1))
+        if "NODELIST" in line and "STATE" in line:
+            heading = line.split() if line.split()[0] == "NODELIST" else []
+        elif heading and len(words) == len(heading):
+            cells = dict(zip(heading, words, strict=True))
+            state = cells["STATE"]
+            reason = cells.get("REASON", "").strip() if heading[-1] == "REASON" else ""
+            silent = "not_responding" if "*" in state and not kinds_of([state.rstrip(_MARKS)]) else ""
+            yield cells["NODELIST"], silent or state.rstrip(_MARKS), "" if reason == "none" else reason, line
 
 
 _DOWN = regex(
@@ -80,17 +103,10 @@ _DOWN = regex(
     r"(?P<time>\d{4}-\d\d-\d\dT[\d:]{8}|Unknown)[ \t]{1,30}(?P<nodes>[A-Za-z][\w.,[\]-]{0,200})[ \t]*$",
     re.M,
 )
-_TROUBLE = regex(
-    r"Not responding|[Kk]ill task failed|[Ll]ow (?:Real)?[Mm]em|lower than configured|(?:Pro|Epi)log error"
-    r"|unexpectedly rebooted|[Dd]uplicate jobid|batch job complete|(?i:xid|gpu|nvlink|ecc|fail|error|fell"
-    r"|lost|dead|broken|hca|\bib\b|link|oom|disk|hang|hung|dcgm|nhc|health)"
-)
-"""Reasons of slurmctld and slurmd, and words of a fault in what a person or a health check wrote; others are
-plans: a reboot, an update, a reservation."""
 
 
 def reasons(output: str) -> Iterator[Verdict]:
-    """Each reason with its nodes: a warning where it is one of Slurm's own or names a fault, else a note.
+    """Each reason with its nodes: a warning, unless it is a plan.
 
     The heading alone is an answer, too: no node is down or drained.
     """
@@ -98,6 +114,6 @@ def reasons(output: str) -> Iterator[Verdict]:
     if len(lines) == 1 and lines[0].split()[:2] == ["REASON", "USER"]:
         yield _of_reason("pass", "no node is down or drained", quote=lines[0])
     for row in _DOWN.finditer(output):
-        result: Result = "warn" if _TROUBLE.search(row["reason"]) else "note"
+        result: Result = "note" if is_planned(row["reason"]) else "warn"
         words = f"{row['nodes']}: {row['reason']} (by {row['user']})"
         yield _of_reason(result, words, f"nodes:{row['nodes']}", row[0])

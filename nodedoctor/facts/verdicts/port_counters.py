@@ -12,7 +12,7 @@ from functools import partial
 
 from nodedoctor.declare.registry import pasted
 from nodedoctor.facts.verdicts.verdict import Verdict, make_verdict
-from nodedoctor.knowledge.infiniband import counter_key, counters
+from nodedoctor.knowledge.infiniband import Counter, counter_key, counters
 from nodedoctor.patterns import regex
 from nodedoctor.wording import comma_list, count_with_noun
 
@@ -69,32 +69,53 @@ def fabric(output: str) -> Iterator[Verdict]:
 
 
 def port(output: str) -> Iterator[Verdict]:
-    """The totals of each port since an unknown time: a warning where a counter of its link is too high."""
+    """The totals of each port since an unknown time: a warning where a counter of its link is too high.
+
+    Of two blocks of one port, plain and extended, the higher count of each counter.
+    """
     heads = [*_HEAD.finditer(output)]
     ends = [*(head.start() for head in heads[1:]), len(output)]
+    by_port: dict[str, dict[str, int]] = {}
+    quotes: dict[str, str] = {}
     for head, end in zip(heads, ends, strict=False):
-        counts = {row["name"]: int(row["value"]) for row in _QUERIED.finditer(output, head.end(), end)}
+        where = head["port"].strip()
+        counts = by_port.setdefault(where, {})
+        for row in _QUERIED.finditer(output, head.end(), end):
+            counts[row["name"]] = max(int(row["value"]), counts.get(row["name"], 0))
+        quotes.setdefault(where, head[0])
+    for where, counts in by_port.items():
         many = exceeded_counters(counts)
         if many:
             summary = f"{comma_list(many.values())} since the counters were cleared"
-        elif counts:
+        elif any(counter_key(name) in _rated_counters() for name in counts):
             summary = "no counter of errors is beyond what ibqueryerrors accepts"
+        elif counts:
+            yield _of_port(
+                "unknown", f"{where}: no counter of errors is shown", f"counters:{where}", quotes[where]
+            )
+            continue
         else:
             continue
-        where = head["port"].strip()
         full = [f"{name} {value}" for name, value in counts.items() if value == _MAXIMUM.get(name.lower())]
         if full:
             summary += f"; {comma_list(full)} is as high as it counts"
         of_link = any(counter_key(name) in _OF_LINK for name in many)
-        yield _of_port("warn" if of_link else "note", f"{where}: {summary}", f"counters:{where}", head[0])
+        yield _of_port(
+            "warn" if of_link else "note", f"{where}: {summary}", f"counters:{where}", quotes[where]
+        )
+
+
+def _rated_counters() -> dict[str, Counter]:
+    """The counters of errors, by key: those for which ibqueryerrors has a threshold."""
+    rows = {counter_key(row.counter): row for row in counters() if row.ibqueryerrors}
+    return {key: row for key, row in rows.items() if key not in _NEVER}
 
 
 def exceeded_counters(counts: Mapping[str, int]) -> dict[str, str]:
     """The counters that ibqueryerrors would print, each with its value in words."""
-    rows = {counter_key(row.counter): row for row in counters() if row.ibqueryerrors}
-    thresholds = {name: rows.get(key) for name in counts if (key := counter_key(name)) not in _NEVER}
+    rated = _rated_counters()
     return {
-        name: f"{name} {counts[name]}"
-        for name, row in thresholds.items()
-        if row and row.is_reported(counts[name])
+        name: f"{name} {count}"
+        for name, count in counts.items()
+        if (row := rated.get(counter_key(name))) and row.is_reported(count)
     }

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from nodedoctor.declare.registry import fact
 from nodedoctor.facts.verdicts import (
+    bandwidth_test,
     bmc,
     cluster_lists,
     dcgm_health,
@@ -15,6 +16,7 @@ from nodedoctor.facts.verdicts import (
     inspector,
     kubernetes,
     mlxlink,
+    nccl_lines,
     node_messages,
     port_counters,
     scans,
@@ -41,12 +43,14 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     port_counters.ERRORS: port_counters.fabric,
     port_counters.COUNTERS: port_counters.port,
     cluster_lists.REASONS: cluster_lists.reasons,
+    bandwidth_test.PROBE: bandwidth_test.verdicts,
     bmc.PROBE: bmc.verdicts,
     host_tools.NUMA: host_tools.memory_by_node,
     host_tools.TIME: host_tools.time_sources,
     host_tools.ECC: host_tools.memory_errors,
     host_tools.DMON: host_tools.gpu_samples,
     node_messages.DEVICE_PLUGIN: node_messages.device_plugin,
+    nccl_lines.PROBE: nccl_lines.verdicts,
     node_messages.HOST: node_messages.host,
 }
 MOST = 200

@@ -65,10 +65,28 @@ def test_what_a_job_left_behind():
     ]
 
 
-def test_a_drained_node_says_why():
-    found = judge("slurm.gres", node("IDLE+DRAIN", ""), gpus(*[H100] * 8))
-    assert brief(found)[-1] == ("note", "slurm:state")
-    assert "Xid 79" in found[-1].summary
+@pytest.mark.parametrize(
+    ("state", "reason", "expected"),
+    [
+        ("IDLE+DRAIN", "Xid 79", "warn"),
+        ("IDLE+DRAIN", "", "warn"),
+        ("MIXED+DRAIN", "bad DIMM", "warn"),
+        ("DRAINED", "Kill task failed", "warn"),
+        ("DOWN*+DRAIN", "Not responding", "warn"),
+        ("DOWN", "maintenance", "warn"),
+        ("IDLE+DRAIN", "maintenance on Tuesday", "note"),
+        ("IDLE+DRAIN+MAINT", "", "note"),
+        ("IDLE+MAINTENANCE+RESERVED", "", "note"),
+    ],
+)
+def test_a_drained_node_says_why(state: str, reason: str, expected: str):
+    drained = replace(node(state, ""), reason=reason)
+    found = judge("slurm.gres", drained, gpus(*[H100] * 8))
+    last = found[-1]
+    assert brief(found)[-1] == (expected, "slurm:state")
+    assert reason in last.summary
+    commands = [step.command for step in last.fix.steps] if last.fix else []
+    assert not any("State=DRAIN" in command for command in commands)
 
 
 def test_without_slurm_there_is_nothing_to_see(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
@@ -566,6 +567,12 @@ def test_an_expected_driver():
 # driver.persistence
 
 RUNNING = Services((Service("nvidia-persistenced", "loaded", "active", "running"),))
+DEAD = Services((Service("nvidia-persistenced", "loaded", "inactive", "dead"),))
+
+
+def one_off() -> Gpus:
+    modes = (replace(gpu, persistence_mode=gpu.index != 3) for gpu in gpus(*range(8)).gpus)
+    return replace(gpus(), gpus=tuple(modes))
 
 
 @pytest.mark.parametrize(
@@ -577,6 +584,11 @@ RUNNING = Services((Service("nvidia-persistenced", "loaded", "active", "running"
         (gpus(*range(8), persistence_mode=False), (VM, HOST), "note"),
         (gpus(*range(8), persistence_mode=False), (METAL, DOCKER), "note"),
         (gpus(*range(8), persistence_mode=False), (), "note"),
+        (gpus(*range(8), persistence_mode=False), (DEAD,), "warn"),
+        (gpus(*range(8), persistence_mode=False), (VM, HOST, DEAD), "note"),
+        (gpus(*range(8), persistence_mode=False), (RUNNING,), "note"),
+        (one_off(), (), "warn"),
+        (one_off(), (VM, DOCKER), "warn"),
         (gpus(0, persistence_mode=False), (METAL, HOST), "note"),
         (gpus(0, 1, name=RTX, persistence_mode=False), (METAL, HOST), "note"),
         (gpus(0, 1, errors={"persistence_mode": "NOT_SUPPORTED"}), (METAL, HOST), "skip"),
@@ -592,7 +604,7 @@ def test_persistence(read: Gpus, facts: tuple[object, ...], said: str):
 
 @pytest.mark.parametrize("id", ["driver.persistence", "driver.recovery-action", "driver.mode"])
 def test_what_was_not_reached_does_not_pass(id: str):
-    read = gpus(0, 1, persistence_mode=True, recovery_action="none")
+    read = gpus(0, 1, persistence_mode=True, recovery_action="none", compute_mode="default")
     assert brief(judge(id, read)) == [("pass", "")]
     stopped = Gpus("nvml", gpus=read.gpus, counted=8, interrupted="timeout", interrupted_note="no answer")
     assert brief(judge(id, stopped)) == [("unknown", "")]

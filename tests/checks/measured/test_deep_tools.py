@@ -74,13 +74,46 @@ def test_what_dcgm_says_of_software_is_no_reason_to_replace_a_gpu(
     told = DcgmDiag.parse(Observation("dcgmi-diag", text=text))
     assert isinstance(told, DcgmDiag)
     (finding,) = dcgm(told)
-    deployed = category == "Deployment" and name in ("Persistence Mode", "Denylist", "pcie", "memory")
+    if result == "Pass" and words and not as_json:
+        name, result = category, "Fail"  # an Error row below a test that passed is of none that is named
+    deployed = category == "Deployment" and name not in ("Inforom", "Page Retirement/Row Remap", "memory")
     hard = result == "Fail" and not deployed
     soft = result == "Warn" or (result == "Fail" and deployed)
     assert finding.status is (Status.FAIL if hard else Status.WARN if soft else Status.PASS)
     if hard or soft:
         assert finding.fix is not None and finding.fix.action == ("config" if deployed else "drain")
         assert " ".join(words) in finding.summary
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@given(
+    st.permutations(["Pass", "Fail", "Warn", "Skip"]).flatmap(
+        lambda kinds: st.tuples(st.just(kinds), st.integers(1, 4))
+    ),
+    st.booleans(),
+)
+def test_the_worst_row_of_a_test_counts(version: int, drawn: tuple[list[str], int], has_message: bool):
+    """DCGM 3 lists GPUs by result, DCGM 4 says Pass of the test and then one row for each GPU."""
+    kinds = drawn[0][: drawn[1]]
+    rows = [f"{kind} - GPU: {gpu}" for gpu, kind in enumerate(kinds)]
+    if version == 4:
+        rows = ["Pass", *(f"GPU{gpu}: {kind}" for gpu, kind in enumerate(kinds))]
+    worst = min(kinds, key=["Fail", "Warn", "Pass", "Skip"].index)
+    bad = worst in ("Fail", "Warn")
+    lines = [f"| {'GPU Memory' if not at else '':<25} | {row:<46} |" for at, row in enumerate(rows)]
+    if has_message and bad:
+        of_gpu = f": GPU{kinds.index(worst)}" if version == 4 else ""
+        lines.append(f"| {f'Warning{of_gpu}':<25} | it is hot |")
+    heading = ["+-----  Hardware  ----------+--------------------------+"]
+    text = "\n".join([*DIAG.splitlines()[:3], *heading, *lines])
+    told = DcgmDiag.parse(Observation("dcgmi-diag", text=text))
+    assert isinstance(told, DcgmDiag)
+    (finding,) = dcgm(told)
+    assert finding.status is {"Fail": Status.FAIL, "Warn": Status.WARN}.get(worst, Status.PASS)
+    if bad:
+        gpu = kinds.index(worst)
+        assert (f"GPU {gpu}" if version == 3 else f"GPU{gpu}") in finding.summary
+        assert ("it is hot" in finding.summary) is has_message
 
 
 def test_nvbandwidth_sums():

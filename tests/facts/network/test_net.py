@@ -91,12 +91,13 @@ def test_what_nccl_would_take_matters_only_between_nodes():
     assert brief(judge("net.interface", net(interfaces=()))) == [("unknown", "")]
 
 
-@pytest.mark.parametrize("names", ["rdma{0}", "ib{0}", "rail-{0}", "eth{0}"])
-@pytest.mark.parametrize("count", [2, 3, 4, 8])
+@pytest.mark.parametrize("names", ["rdma{0}", "ib{0}", "rail-{0}", "eth{0}", "ens{0}np0"])
+@pytest.mark.parametrize("count", [2, 3, 4, 8, 9])
 @pytest.mark.parametrize("other", [1500, 9000])
 def test_a_rail_with_another_mtu_than_three_or_more_is_a_warning(names: str, count: int, other: int):
     rails = tuple(Interface(names.format(n), True, n, 9000 if n else other) for n in range(count))
-    sick = other != 9000 and count > 3 and names != "eth{0}"
+    counts = {"eth{0}": (), "ens{0}np0": (4, 8)}.get(names, (4, 8, 9))
+    sick = other != 9000 and count in counts
     judged = brief(judge("net.mtu", net(interfaces=rails, default_routes=())))
     assert judged == [("warn", f"net:{names.format(0)}") if sick else ("skip", "")]
 

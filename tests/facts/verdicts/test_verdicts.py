@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_turn import in_turn
 from pastes import (
+    BANDWIDTH_TEST,
     DB_CSV,
     DCGM_HEALTH,
     GPUD,
@@ -19,6 +20,7 @@ from pastes import (
     KUBERNETES,
     MLXLINK,
     NVCRE,
+    OF_LOGS,
     PASTES,
     VALIDATION,
 )
@@ -136,7 +138,7 @@ def test_kubernetes_says_which_condition_or_resource_is_wrong(text: str, expecte
 
 
 WELL: list[tuple[str, str]] = [
-    *((probe, PASTES[probe]) for probe in READERS),
+    *((probe, PASTES[probe]) for probe in READERS if probe in PASTES),
     ("kubernetes-node", node(GpuHealthy="True", VMEventScheduled="False", KernelDeadlock="False")),
     ("kubernetes-node", KUBERNETES.replace("nvidia.com/gpu:     8", "ephemeral-storage:  8")),
 ]
@@ -350,8 +352,29 @@ def test_one_threshold_holds_for_a_link_whichever_tool_counts_its_errors(name: s
     "name", ["PortXmitDiscards", "PortRcvSwitchRelayErrors", "PortXmitWait", "VL15Dropped"]
 )
 def test_counters_of_congestion_and_of_other_links_are_notes(name: str):
-    ((result, _, _),) = said("perfquery", f"{HCA}{name}:.......60000\n")
+    ((result, _, _),) = said("perfquery", f"{HCA}{name}:.......60000\nSymbolErrorCounter:...0\n")
     assert result == "note"
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["PortXmitData", "PortRcvData", "PortXmitWait"]), st.integers(0, 9), min_size=1
+    ),
+    st.dictionaries(st.sampled_from(LINK_COUNTERS), st.integers(0, 60000)),
+    st.booleans(),
+)
+def test_a_port_is_judged_once_by_all_its_blocks_and_only_by_counters_of_errors(
+    data: dict[str, int], errors: dict[str, int], is_extended_first: bool
+):
+    rows = {
+        kind: "".join(f"{name}:......{count}\n" for name, count in values.items())
+        for kind, values in (("extended ", data), ("", errors))
+    }
+    blocks = [f"# Port {kind}counters: Lid 7 port 1 (CapMask: 0x5A00)\n{text}" for kind, text in rows.items()]
+    ((result, _, words),) = said("perfquery", "".join(blocks if is_extended_first else blocks[::-1]))
+    is_bad = any(count >= 10 for count in errors.values())
+    assert result == ("warn" if is_bad else "note" if errors else "unknown")
+    assert ("is beyond" in words) is (bool(errors) and not is_bad)
 
 
 @pytest.mark.parametrize(
@@ -417,7 +440,11 @@ def test_mlxlink_is_judged_by_its_counters_and_their_time(ber: str, minutes: str
         ("Kill task failed", "warn"),
         ("gpu_xid_79", "warn"),
         ("NHC: check_hca", "warn"),
+        ("bad DIMM", "warn"),
+        ("Node unexpectedly re", "warn"),
+        ("gpu5 RMA", "warn"),
         ("planned update", "note"),
+        ("maintenance", "note"),
         ("moving to rack 12", "note"),
     ],
 )
@@ -428,6 +455,52 @@ def test_the_reasons_of_sinfo_are_told_with_their_nodes(reason: str, result: str
     (piece,) = split(f"$ sinfo -R\n{text}").pieces
     assert piece.shape.probe == "sinfo-reasons"
     assert said("sinfo-reasons", text) == [(result, f"nodes:{nodes}", f"{nodes}: {reason} (by root)")]
+
+
+BY_NODE = {
+    "NODELIST STATE REASON": "{node} {state} {reason}",
+    "NODELIST   NODES PARTITION       STATE": "{node}       1      gpu*  {state}",
+    "NODELIST NODES PARTITION STATE CPUS S:C:T MEMORY TMP_DISK WEIGHT AVAIL_FE REASON": "{node} 1 gpu* "
+    "{state} 96 2:48:1 1000000 0 1 h100,ib {reason}",
+}
+
+
+@pytest.mark.parametrize("heading", BY_NODE)
+@pytest.mark.parametrize(
+    ("state", "reason", "result"),
+    [
+        ("drained", "xid 79 on gpu 3", "warn"),
+        ("drained*", "none", "warn"),
+        ("draining", "memory swap of a DIMM", "warn"),
+        ("down*", "Not responding", "warn"),
+        ("idle*", "none", "warn"),
+        ("maint", "none", "note"),
+        ("mixed", "none", ""),
+        ("idle", "none", ""),
+    ],
+)
+@given(st.integers(0, 5))
+def test_sinfo_by_node_names_those_that_are_out(
+    heading: str, state: str, reason: str, result: str, before: int
+):
+    rows = [("gpu-01", "allocated", "none")] * before + [("gpu-21", state, reason)]
+    lines = [BY_NODE[heading].format(node=node, state=state, reason=reason) for node, state, reason in rows]
+    (piece,) = split("\n".join(["$ sinfo -N", heading, *lines]) + "\n").pieces
+    assert piece.shape.probe == "sinfo"
+    told = [(kind, words) for kind, subject, words in said("sinfo", piece.text) if subject]
+    assert [kind for kind, _ in told] == ([result] if result else [])
+    if told and reason != "none" and "REASON" in heading:
+        assert reason in told[0][1]
+
+
+@pytest.mark.parametrize(("nodes", "alarm"), [("gpu-17", 1), ("gpu-[16-18]", 1), ("gpu-33", 0)])
+def test_a_reason_of_another_node_is_no_alarm_for_the_node_that_is_shown(
+    tmp_path: Path, nodes: str, alarm: int
+):
+    shown = "NodeName=gpu-17 Arch=x86_64\n   Gres=gpu:h100:8\n   State=MIXED ThreadsPerCore=2\n"
+    reasons = f"REASON  USER  TIMESTAMP  NODELIST\nbad DIMM  root  2026-01-05T09:30:00 {nodes}\n"
+    assert len(alarms(replay(tmp_path, {"slurm-node": shown, "sinfo-reasons": reasons}, deep=True))) == alarm
+    assert len(alarms(replay(tmp_path, {"sinfo-reasons": reasons}, deep=True))) == 1
 
 
 @pytest.mark.parametrize("above", ["$ sinfo -R\n", ""])
@@ -465,7 +538,7 @@ def test_the_document_of_dcgmi_diag_is_judged_as_its_table(
 
 HOSTILE = st.one_of(
     st.text(max_size=300),
-    st.sampled_from([PASTES[probe] for probe in READERS]).flatmap(
+    st.sampled_from([(PASTES | OF_LOGS)[probe] for probe in READERS]).flatmap(
         lambda text: st.tuples(st.integers(0, len(text)), st.text(max_size=20), st.integers(0, 60)).map(
             lambda cut: text[: cut[0]] + cut[1] + text[cut[0] + cut[2] :]
         )
@@ -495,3 +568,44 @@ def test_any_text_is_read_or_unseen_and_stays_bounded(probe: str, text: str):
         len(v.words) <= 500 and len(v.quote) <= 2000 for v in told.verdicts
     )
     assert isinstance(DcgmDiag.parse(Observation("dcgmi-diag", text=text, rc=0)), DcgmDiag | Unseen)
+
+
+@pytest.mark.parametrize(
+    ("probe", "text", "word"),
+    [
+        ("perfquery", f"{HCA}SymbolErrorCounter:.......65535\n", "cable"),
+        (
+            "ipmitool",
+            " 52 | 07/22/2024 | 04:41:17 | Power Supply #0xc4 | Power Supply AC lost | Asserted\n",
+            "cord",
+        ),
+        ("ipmitool", "PS4 Status | C4h | ok | 10.4 | Presence detected, Power Supply AC lost\n", "PDU"),
+        ("ipmitool", "FAN3 | 0.000 | RPM | cr | 300 | 500 | 700 | 25300 | 25400 | 25500\n", "airflow"),
+    ],
+)
+def test_the_advice_is_of_what_the_tool_names(tmp_path: Path, probe: str, text: str, word: str):
+    report = replay(tmp_path, {probe: text}, deep=True)
+    (result,) = [result for result in report.results if result.check == "tools.verdicts"]
+    fixes = [finding.fix.text for finding in result.findings if finding.fix]
+    assert fixes
+    assert all(word in fix for fix in fixes)
+
+
+@given(st.integers(1, 8), st.floats(20, 60), st.integers(0, 7), st.booleans(), st.booleans())
+def test_a_gpu_that_copies_at_half_the_rate_of_its_peers_is_a_warning(
+    count: int, rate: float, place: int, is_slow: bool, in_mbytes: bool
+):
+    """Alone it is compared with what its generation gives at least."""
+    runs = []
+    for device in range(count):
+        own = 6.1 if is_slow and device == place else rate
+        shown = own * 1000 if in_mbytes else own
+        run = BANDWIDTH_TEST.replace("Device 0", f"Device {device}").replace("55.2", f"{shown:.1f}")
+        run = run.replace("54.8", f"{shown * 1.01:.1f}")
+        runs.append(run.replace("(GB/s)", "(MB/s)") if in_mbytes else run)
+    pieces = split("".join(f"$ ./bandwidthTest --device={n}\n{run}" for n, run in enumerate(runs))).pieces
+    told = said("bandwidth-test", "".join(piece.text for piece in pieces))
+    alarms = [subject for result, subject, _ in told if result == "warn"]
+    assert len(told) == count
+    if rate >= 24.1:
+        assert alarms == ([f"copies:{place}"] if is_slow and place < count else [])
