@@ -216,7 +216,7 @@ p2p-broken  of_node
     peer access is not supported between these two devices|simpleP2P.*[Vv]erification (?:error|failed)
 # what people write of a job that hangs
 works-without-p2p  ground=path
-  the job works without peer-to-peer copies, as somebody says
+  the job works without peer-to-peer copies, as a note beside it says
     (?<!not )(?<!n't )\b(?:[Ww]ork(?:s|ed)?|[Rr]uns|[Tt]rains|[Ff]ine|[Ff]ixed|[Ss]olved)(?: \w{1,12}){0,4}
     [ ]NCCL_P2P_DISABLE ?= ?1\b
 # nccl-tests (src/common.cu)
