@@ -85,7 +85,7 @@ def _speeds(device: PciDevice) -> str:
 
 def _excuse(device: PciDevice) -> str:
     """Why a slow link may be as it ought to be."""
-    why = "may be idle: nvidia-smi shows the load" if device.is_gpu else "the slot may be of that generation"
+    why = "idle?" if device.is_gpu else "the slot may be of that generation"
     return f"{_speeds(device)} ({why})"
 
 

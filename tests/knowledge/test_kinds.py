@@ -29,6 +29,7 @@ SUSPICIONS = {
     "p2p-off-on-nvlink",
     "acs-hint",
     "p2p-broken",
+    "works-without-p2p",
     "wrong-values",
     "engine-waits",
     "heartbeat-missed",

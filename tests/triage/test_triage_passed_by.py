@@ -179,3 +179,19 @@ def test_a_watchdog_outweighs_what_was_said_before_the_communicator(tmp_path: Pa
     process = "ws04:41631:41631 [0] "
     examined = judged(tmp_path, f"{process}{LIBRARY}{process}NCCL INFO {COMPLETE}{caught(0)}{caught(1)}")
     assert examined.verdict.cause != "driver_problem"
+
+
+@pytest.mark.parametrize("rank", [6, 22])
+def test_the_rank_on_a_bus_is_the_one_that_a_program_says_is_there(rank: int, tmp_path: Path) -> None:
+    places = {6: "gpu-00", 22: "gpu-02"}
+    row = "[05:00:00] rank {} host={} local_rank=6 bus=0000:c1:00.0\n"
+    table = "".join(row.format(number, host) for number, host in places.items())
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "train.log").write_text(LOSSES + table + LOSSES)
+    for node in range(4):
+        name = f"gpu-0{node}"
+        xid = f"Apr 11 05:30:53 {name} kernel: NVRM: Xid (PCI:0000:c1:00): 79, GPU has fallen off the bus.\n"
+        own = xid if places[rank] == name else ""
+        (folder / f"{name}_kern.log").write_text(f"Apr 11 04:40:53 {name} systemd[1]: Started.\n{own}")
+    assert culprits(examine_job([str(folder)])) == [rank]

@@ -13,7 +13,9 @@ from nodedoctor.triage.identity.labels import Sources, SourceStats, is_permutati
 from nodedoctor.triage.model import Identity
 
 _RANK = re.compile(r"(?<![a-z])(?:global[_-]?)?rank[._-]?(\d{1,6})(?!\d)", re.IGNORECASE)
-_NODE = re.compile(r"(?<![a-z])(?:node|host|machine|server)[._-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_NODE = re.compile(
+    r"(?<![a-z])(?:node|host|machine|server|gpu(?=[._-]?0\d))[._-]?(\d{1,6})(?!\d)", re.IGNORECASE
+)
 _OUTPUT = re.compile(rf"/{_RANK.pattern}/(?:std)?(?:out|err)(?:put|or)?(?:\.\w{{1,5}})?$", re.IGNORECASE)
 """The output of a process in a folder of its own."""
 _GPU = re.compile(r"(?<![a-z])gpu[_-]?(0|[1-9]\d?)(?!\d)", re.IGNORECASE)
@@ -43,8 +45,8 @@ def identities_from_paths(sources: Sources, world: int | None) -> dict[str, Iden
     for numbers in numbered_names(list(sources)):
         contradicted = any(sources[source].ranks - {number} for source, number in numbers.items())
         agreed = any(sources[source].ranks == {number} for source, number in numbers.items())
-        together = agreed or _written_together([sources[name] for name in numbers])
-        likely = world == len(numbers) or (together and not _of_nodes(numbers))
+        together = _written_together([sources[name] for name in numbers])
+        likely = world == len(numbers) or agreed or (world is None and together and not _of_nodes(numbers))
         if not contradicted and likely and is_permutation(numbers.values(), world):
             for source, number in numbers.items():
                 if owners[source].rank is None and owners[source].local_rank is None:

@@ -167,7 +167,8 @@ class BusTable:
         self._ranks = {
             (short_host(event.who.host), event.what.bus): event.who.rank
             for event in events
-            if isinstance(event.what, Communicator) and event.what.bus and event.who.rank is not None
+            if isinstance(event.what, (Communicator, GpuOnBus)) and event.what.bus
+            if event.who.rank is not None
         }
         gpus = {event.what.bus: event.who.gpu for event in events if isinstance(event.what, GpuOnBus)}
         # Ranks of a node take its GPUs in order; one that leaves some out may leave out any.

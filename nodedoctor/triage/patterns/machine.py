@@ -302,6 +302,11 @@ _xid_reported
 _gpu_on_bus
     ^[| ]{0,4}(?P<gpu>\d{1,2}),? {1,2}(?:NVIDIA|Tesla) [^,|]{0,60}[,| ]{1,9}
     [0-9A-F]{8}:(?P<bus>[0-9A-Fa-f]{2}):[0-9A-F]{2}\.0\b
+# programs that say where their ranks are
+_gpu_on_bus
+    \brank[ =:]{1,2}(?P<rank>\d{1,7})\b(?:.{0,80}?\bhost(?:name)?[ =:]{1,2}(?P<host>[\w.-]{1,64})\b)?
+    .{0,80}?\b(?:pci|bus|pci_?bus_?id|bus_?id)[ =:]{1,2}
+    (?:[0-9a-fA-F]{4,8}:)?(?P<bus>[0-9a-fA-F]{2}):[0-9a-fA-F]{2}\b
 # Linux, block/blk-core.c, fs/buffer.c, drivers/nvme/host, ext4 and XFS; no floppy and no optical disk
 DriveError
     \b(?:I/O|critical (?:medium|target|nexus)) error, dev (?P<drive>(?!fd|sr)\w{3,20}),

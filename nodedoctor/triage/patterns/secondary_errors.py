@@ -30,6 +30,7 @@ _ECHO_WORDS = re.compile(
     r"|Horovod has been shut down"
     r"|\b(?:inspect|see|check) the (?:previous|above|first|original) (?:error|exception|traceback|log)"
     r"|\b(?:due to|because of) (?:worker|actor|task)s? (?:errors?|failures?)\b"
+    r"|\b[Tt]raining failed after \d{1,6} retries\b"
     r"|collectives on ranks|Socket Timeout"
     r"|has died|died unexpectedly|[Ss]erver (?:failed to start|process exited)"
     r"|processes exited with non-zero|ExecuteUserScriptError|failed with a non-zero exit code"

@@ -166,6 +166,7 @@ def test_folders_patterns_and_other_files(tmp_path: Path) -> None:
     folder.mkdir()
     for rank in (0, 1, 3):
         (folder / f"{rank}.err").write_text(caught(rank))
+    (folder / "2.err").write_text("step 1 loss: 2.1\nstep 2 loss: 2.0\n")
     (folder / "model.bin").write_bytes(b"\0\1\2" * 100)
     os.mkfifo(folder / "pipe")
     assert [who.rank for who in examine_job([str(folder)]).verdict.culprits] == [2]
