@@ -304,3 +304,12 @@ def test_the_shutdown_of_a_library_points_to_an_end_elsewhere(tmp_path: Path) ->
     line = "W tensorflow/core/framework/op_kernel.cc:1318] Aborted: Horovod has been shut down.\n"
     verdict = judged(tmp_path, line).verdict
     assert verdict.outcome == "undetermined" and "what ended first is not in these logs" in verdict.headline
+
+
+@pytest.mark.parametrize(("ranks", "complete"), [((3,), False), ((0,), False), ((0, 1, 2, 3), True)])
+def test_ranks_that_may_be_all_are_not_said_to_lack_others(
+    ranks: tuple[int, ...], complete: bool, tmp_path: Path
+) -> None:
+    headline = judged(tmp_path, "".join(map(caught, ranks))).verdict.headline
+    assert ("no line says whether there were others" in headline) is complete
+    assert ("are not in these logs" in headline) is not complete

@@ -99,7 +99,7 @@ def open_question(timeline: Timeline) -> str:
             silent = f"rank {others[0]} does not say where it was"
         return f"{who} waited{limit} in {what}, and {silent}"
     size = groups.size_of(timeline)
-    if size is None and not others:
+    if size is None and len(waiting) > 1 and waiting == set(range(len(waiting))):
         return f"{who} waited{limit} in {what}; no line says whether there were others, or where"
     missing = size - len(waiting) if size is not None else 0
     absent = "other rank" if missing == 1 else f"{missing} other ranks" if missing > 1 else "other ranks"
