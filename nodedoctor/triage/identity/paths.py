@@ -59,11 +59,7 @@ def identities_from_paths(sources: Sources, world: int | None) -> dict[str, Iden
 
 def _of_nodes(numbers: Mapping[str, int]) -> bool:
     """True where numbers are those of nodes, by their names: each may have several ranks."""
-    return all(str(number) in map(_plain, _NODE.findall(own_name(name))) for name, number in numbers.items())
-
-
-def _plain(digits: str) -> str:
-    return digits.lstrip("0") or "0"
+    return all(number in map(int, _NODE.findall(own_name(name))) for name, number in numbers.items())
 
 
 def _identity_from_path(path: str, *, own_folder: bool) -> Identity:

@@ -161,7 +161,7 @@ def _count_processes(events: Iterable[Event[Any]]) -> dict[str, int]:
 
 
 class BusTable:
-    """Which rank used the GPU on a PCI bus of a host, by NCCL or, on a single node, by nvidia-smi's list."""
+    """Which rank used the GPU on a PCI bus of a host, by NCCL, a program or, on a single node, nvidia-smi."""
 
     def __init__(self, events: Sequence[Event[Any]], ranks_of_node: int | None) -> None:
         self._ranks = {

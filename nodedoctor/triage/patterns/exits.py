@@ -12,6 +12,8 @@ from nodedoctor.triage.patterns.rows import read_rows
 
 SIGTERM = SIGNALS["SIGTERM"]
 """How launchers and schedulers end a process."""
+SIGABRT = SIGNALS["SIGABRT"]
+"""How a watchdog ends its own process."""
 FAULT_SIGNALS = (4, 7, 8, 11)
 """Signals of a process's own faults: no launcher sends them, and waiting for others raises none."""
 KILLS = (*FAULT_SIGNALS, 9)

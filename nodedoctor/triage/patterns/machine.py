@@ -30,7 +30,7 @@ class XidReported:
 
 @record
 class GpuOnBus:
-    """nvidia-smi says on which PCI bus a node's GPU is; its number is that of the event's identity."""
+    """A GPU's PCI bus, by nvidia-smi or a program; the event's identity has its number, or the rank on it."""
 
     bus: int
 

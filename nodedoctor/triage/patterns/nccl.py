@@ -47,6 +47,11 @@ class Communicator:
     bus: int = 0
     """PCI bus number, 0 when the line has none."""
 
+    @property
+    def is_complete(self) -> bool:
+        """True where the process says that its communicator works."""
+        return self.step == "Init COMPLETE"
+
 
 @record
 class VirtualInterface:

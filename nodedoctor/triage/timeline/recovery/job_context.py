@@ -70,7 +70,7 @@ def describe_job(
     return JobContext(
         wait_starts,
         _is_past_start(events, waits),
-        any(isinstance(event.what, Communicator) and event.what.step == "Init COMPLETE" for event in events),
+        any(isinstance(event.what, Communicator) and event.what.is_complete for event in events),
         # where every rank waited, none had failed early
         bool(waits) and expected is not None and {wait.who.rank for wait in waits} >= set(range(expected)),
         # unlike processes with an exception

@@ -101,9 +101,8 @@ def drop_before_communicator(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def _is_complete(event: Event[Any]) -> bool:
-    """True where a process of NCCL's says that its communicator works."""
-    what = event.what
-    return isinstance(what, Communicator) and what.step == "Init COMPLETE" and event.who.pid is not None
+    """True where a known process of NCCL's says that its communicator works."""
+    return isinstance(event.what, Communicator) and event.what.is_complete and event.who.pid is not None
 
 
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -165,7 +164,6 @@ def drop_teardown_behind_success(events: list[Event[Any]]) -> list[Event[Any]]:
     calm = any(map(_reports_success, events[: end + 1])) and not any(
         is_trouble(event) and not _is_taken_down(event.what) for event in behind
     )
-
     teardown = {
         event.place
         for event in behind

@@ -10,8 +10,7 @@ from nodedoctor.triage.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.identity.world import is_one_node, short_host
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
-from nodedoctor.triage.patterns.exits import ProcessExit
-from nodedoctor.triage.patterns.log_pattern import SIGNALS
+from nodedoctor.triage.patterns.exits import SIGABRT, ProcessExit
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, is_brief
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.stacks import StackFrame, ThreadStack, collective_in
@@ -22,7 +21,6 @@ from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.wording import count_with_noun, decimal, singular_or_plural
 
-SIGABRT = SIGNALS["SIGABRT"]
 _SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model|state|pretrained|weights)")
 """Functions and process groups that save, as torchtune, NeMo, Megatron and Lightning call them."""
 
