@@ -63,10 +63,10 @@ def states(output: str) -> Iterator[Verdict]:
     rows = list(_STATE.finditer(output))
     by_node = list(_rows_by_node(output))
     for name, state, reason, quote in dict.fromkeys(by_node):
-        if is_trouble([state], reason):
-            yield _of_slurm("warn", f"{name}: {state}{reason and f': {reason}'}", f"nodes:{name}", quote)
-        elif kinds_of([state]) & {"drain", "maintenance"}:
-            yield _of_slurm("note", f"{name}: {state}{reason and f': {reason}'}", f"nodes:{name}", quote)
+        is_sick = is_trouble([state], reason)
+        if is_sick or kinds_of([state]) & {"drain", "maintenance"}:
+            words = f"{name}: {state}{reason and f': {reason}'}"
+            yield _of_slurm("warn" if is_sick else "note", words, f"nodes:{name}", quote)
     for row in rows:
         state, is_silent = row["state"], "*" in row["mark"]
         if not int(row["count"]) or (row["nodes"], state) in entries:

@@ -83,11 +83,12 @@ def port(output: str) -> Iterator[Verdict]:
         for row in _QUERIED.finditer(output, head.end(), end):
             counts[row["name"]] = max(int(row["value"]), counts.get(row["name"], 0))
         quotes.setdefault(where, head[0])
+    rated = _rated_counters()
     for where, counts in by_port.items():
         many = exceeded_counters(counts)
         if many:
             summary = f"{comma_list(many.values())} since the counters were cleared"
-        elif any(counter_key(name) in _rated_counters() for name in counts):
+        elif any(counter_key(name) in rated for name in counts):
             summary = "no counter of errors is beyond what ibqueryerrors accepts"
         elif counts:
             yield _of_port(
