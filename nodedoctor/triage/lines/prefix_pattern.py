@@ -199,6 +199,8 @@ def _common_beginning(shapes: Sequence[tuple[str, ...]]) -> tuple[list[str], lis
         rest = [shape for shape in rest if len(shape) > len(common) and shape[len(common)] == token]
         common.append(token)
         sure = len(shapes) >= MANY or any(token[0] in "0-_[(<|" for token in common)
+        if _goes_on_with_value(common, rest):
+            continue
         if _may_end_prefix(common) or (token == " " and sure and len(rest) >= NEARLY_ALL * len(shapes)):
             ends.append(len(common))
             if len({shape[len(common) : len(common) + 2] for shape in rest}) >= FEWEST:
@@ -214,6 +216,15 @@ def _may_end_prefix(common: Sequence[str]) -> bool:
         return not (last == "\t" and before == " ")
     plain = before.isalpha() and (len(common) < 3 or common[-3].isspace())
     return last == " " and bool(before) and not before.isspace() and not plain
+
+
+def _goes_on_with_value(common: Sequence[str], shapes: Sequence[tuple[str, ...]]) -> bool:
+    """Whether this is the middle of a value: `bus=0000:c1:00.0` in a table is no prefix `bus=0000:`."""
+    word = [*accumulate(common, lambda before, token: "" if token.isspace() else before + token)][-1]
+    name, is_pair, _ = word.rpartition("=")
+    end = len(common)
+    is_inside = bool(is_pair) and common[-1] == ":" and not name.endswith("rank")
+    return is_inside and not all(shape[end : end + 1] in ((), (" ",)) for shape in shapes)
 
 
 _OTHER_RANK = r"(?!(?:global|world)[ _-]?rank)(?:[a-z]+[_-]|(?:local|node|group|machine) )rank"

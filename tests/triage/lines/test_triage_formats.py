@@ -197,6 +197,13 @@ def test_step_lines_alone_teach_no_prefix() -> None:
     )
 
 
+def test_a_table_of_ranks_and_buses_is_no_prefix() -> None:
+    rows = [f"rank {n} host=gpu-{n // 8:02} local_rank={n % 8} bus=0000:{n % 8:02x}:00.0" for n in range(32)]
+    assert learn_pattern(rows * 8, lambda _: False, MEANS) is None
+    labelled = [f"rank={n % 4}:{text}" for n in range(32) for text in ("loading shards", "saving", "step 3")]
+    assert learn_pattern(labelled, lambda _: False, MEANS) is not None
+
+
 def test_lines_that_are_as_long_as_others_are_not_broken() -> None:
     box = [
         "╭" + "─" * 78 + "╮",
