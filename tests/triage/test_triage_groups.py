@@ -96,3 +96,13 @@ def test_numbers_far_apart_are_no_calls_of_the_same_moment(
     verdict = judged(tmp_path, text + caught(1, seq=number, op=op)).verdict
     assert (verdict.cause == "collective_mismatch") == compared
     assert compared or not verdict.culprits
+
+
+def test_a_group_that_trainer_and_engine_share(tmp_path: Path) -> None:
+    """Ray's prefix gives the trainer a world of its own; the group's own name joins both."""
+    trainer = caught(0, seq=88, op="BROADCAST") + status(0, 88, 90, 87, "weight_sync")
+    trainer = "".join(f"(FSDPPolicyWorker pid=607) {line}\n" for line in trainer.splitlines())
+    engine = caught(1, seq=88, op="ALLREDUCE", numel=1) + status(1, 88, 89, 87, "weight_sync")
+    verdict = judged(tmp_path, trainer + engine).verdict
+    assert verdict.cause == "collective_mismatch"
+    assert [who.rank for who in verdict.parties] == [0, 1]

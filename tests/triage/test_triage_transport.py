@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from say import as_document, judged, steps
 
+from nodedoctor.triage.job import examine_job
+
 SOCKET = "{host}:4000:4100 [0] NCCL INFO Using network {network}\n"
 
 
@@ -44,3 +46,22 @@ def test_a_server_that_a_program_cannot_reach_is_no_peer_of_its_job(error: str, 
     assert as_document(judged(tmp_path, f"{stack}{error}\n"))["kind"] == "user_code_exception/server"
     peer = "[rank1]: gloo/transport/tcp/pair.cc connect to 10.0.0.2: No route to host\n"
     assert judged(tmp_path, steps(1, 9) + peer).verdict.cause == "network_socket_interface"
+
+
+def test_nodes_whose_errors_name_different_versions_of_nccl(tmp_path: Path) -> None:
+    """The errors name no rank; the host of each file is in front of what NCCL printed there."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for host, version in (("east", "2.21.5"), ("west", "2.26.2")):
+        (folder / f"{host}.log").write_text(
+            f"{host}:100:131 [0] NCCL INFO Bootstrap : Using bond0:10.8.1.5<0>\n"
+            f"{host}:100:131 [0] misc/socket.cc:59 NCCL WARN Message truncated :"
+            " received 1024 bytes instead of 256\n"
+            "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, internal error -"
+            f" please report this issue to the NCCL developers, NCCL version {version}\n"
+        )
+    verdict = examine_job([str(folder)]).verdict
+    assert (verdict.cause, verdict.headline) == (
+        "version_mismatch",
+        "ranks run different versions of NCCL: 2.21.5 on east, 2.26.2 on west",
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from nodedoctor.grouping import group_by
@@ -49,6 +49,8 @@ _SAME_NUMBER = (
         "config",
     ),
 )
+_GIVEN_NAME = re.compile(r"^(?!default|undefined|mesh_)[A-Za-z]\w*$")
+"""A group's name that a program gave; torch gives numbers, and names of its own to meshes and the default."""
 _OF_ALL = re.compile(r"_?(?:ALL|REDUCE_SCATTER|BARRIER)")
 """Collectives that no rank completes before all have entered; the root of a broadcast may, and a sender."""
 MAX_DISTANCE = 100
@@ -283,7 +285,11 @@ def different_source_lines(timeline: Timeline) -> Iterator[Candidate]:
 
 def _waits_by_group(timeline: Timeline) -> list[list[CollectiveWait]]:
     """Waits of the same group; without a name only if no group rank occurs twice."""
-    by_name = group_by(timeline.waits, lambda wait: (wait.who.world, wait.work.group.name))
+    shared = _groups_of_worlds(timeline.waits)
+    by_name = group_by(
+        timeline.waits,
+        lambda wait: ("" if wait.work.group.name in shared else wait.who.world, wait.work.group.name),
+    )
     groups: list[list[CollectiveWait]] = []
     for (_, name), waits in by_name.items():
         inner = [w.event.who.group_rank for w in waits if w.event.who.group_rank is not None]
@@ -291,6 +297,15 @@ def _waits_by_group(timeline: Timeline) -> list[list[CollectiveWait]]:
         if (name and not mixes_groups(waits)) or (same and len(inner) == len(set(inner))):
             groups.append(waits)
     return groups
+
+
+def _groups_of_worlds(waits: Sequence[CollectiveWait]) -> set[str]:
+    """The groups with a given name that may span worlds: no rank of them occurs in two."""
+    worlds: dict[tuple[str, int | None], set[str]] = {}
+    for wait in waits:
+        worlds.setdefault((wait.work.group.name or "", wait.who.rank), set()).add(wait.who.world)
+    doubled = {name for (name, _), their_worlds in worlds.items() if len(their_worlds) > 1}
+    return {name for name, _ in worlds if name not in doubled and _GIVEN_NAME.search(name)}
 
 
 def _shown_signature(wait: CollectiveWait) -> str:

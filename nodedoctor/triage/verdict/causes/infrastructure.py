@@ -12,7 +12,6 @@ from nodedoctor.triage.describe import (
     blameable_identities,
     describe_identities,
     distinct_ranks,
-    identities_of,
 )
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.marks import Mark
@@ -159,19 +158,26 @@ def _hung_in_file_system(
 
 
 def different_nccl(timeline: Timeline) -> Iterator[Candidate]:
-    """Ranks whose errors of NCCL name different versions of it."""
-    versions: dict[int, tuple[str, Event[Any]]] = {}
+    """Ranks, or nodes with a file each, whose errors of NCCL name different versions of it."""
+    hosts: dict[str, set[str | None]] = {}
+    for event in timeline.events:
+        hosts.setdefault(event.place.source, set()).add(event.who.host)
+    versions: dict[Identity, tuple[str, Event[Any]]] = {}
     for event in timeline.of_kind(ExceptionRaised):
         version = _NCCL_VERSION.search(event.what.message)
-        if version is not None and event.who.rank is not None:
-            versions.setdefault(event.who.rank, (version[1], event))
-    ranks = group_by(versions, lambda rank: versions[rank][0])
-    if len(ranks) > 1:
+        named_hosts = hosts[event.place.source] - {None}
+        host = next(iter(named_hosts)) if len(named_hosts) == 1 else None
+        if version is not None and (event.who.rank is not None or host is not None):
+            host = host if event.who.rank is None else None
+            versions.setdefault(Identity(rank=event.who.rank, host=host), (version[1], event))
+    speakers = group_by(versions, lambda who: versions[who][0])
+    if len(speakers) > 1:
         rows = (
-            f"{version} on {describe_identities(identities_of(ranks[version]))}" for version in sorted(ranks)
+            f"{version} on {describe_identities(people).removeprefix('a process on ') or 'others'}"
+            for version, people in sorted(speakers.items())
         )
         differ = Symptom("version_mismatch", "nccl-versions-differ", "ranks run different versions of NCCL")
-        evidence = tuple(replace(versions[same[0]][1], what=differ) for same in ranks.values())
+        evidence = tuple(replace(versions[same[0]][1], what=differ) for same in speakers.values())
         yield Candidate(
             "version_mismatch",
             "compared",
