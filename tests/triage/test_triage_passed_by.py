@@ -160,6 +160,8 @@ def test_a_full_bar_whose_program_ended_by_itself_is_an_end(tmp_path: Path) -> N
         ("It works with NCCL_P2P_DISABLE=1, but hangs right after the init without.", "p2p_pcie_acs_iommu"),
         ("Solved by setting NCCL_P2P_DISABLE=1.", "p2p_pcie_acs_iommu"),
         ("It does not work with NCCL_P2P_DISABLE=1 either.", "undetermined"),
+        ("With NCCL_P2P_DISABLE=1 the job runs fine.", "p2p_pcie_acs_iommu"),
+        ("Setting NCCL_P2P_DISABLE=1 did not help.", "undetermined"),
     ],
 )
 def test_a_setting_that_helped_says_where_the_fault_is(words: str, cause: str, tmp_path: Path) -> None:

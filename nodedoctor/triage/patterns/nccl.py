@@ -224,6 +224,9 @@ works-without-p2p  ground=path
   the job works without peer-to-peer copies, as a note beside it says
     (?<!not )(?<!n't )\b(?:[Ww]ork(?:s|ed)?|[Rr]uns|[Tt]rains|[Ff]ine|[Ff]ixed|[Ss]olved)(?: \w{1,12}){0,4}
     [ ]NCCL_P2P_DISABLE ?= ?1\b
+    |\b(?:[Ww]ith|[Ss]etting|[Ss]et|[Aa]fter|[Ee]xport(?:ing)?) NCCL_P2P_DISABLE ?= ?1
+    (?:[`'"]*,? (?:it|the|this|that|then|run|job|training|everything|now|all)){0,4}
+    [ ](?:work(?:s|ed)|run(?:s|ning)? fine|trains|fixe[sd]|solve[sd]|help(?:s|ed)|finishe[sd]|complete[sd])
 # nccl-tests (src/common.cu)
 wrong-values
   a test of NCCL read wrong values: what one GPU sends is not what another one gets
