@@ -177,6 +177,8 @@ class TracebackReader:
         self._last: Line | None = None
         self._ended: dict[str, int] = {}
         """The number of the line with each process's last exception."""
+        self._announced: dict[str, tuple[Assertion, str]] = {}
+        """What was announced of each process's last traceback: of all that are chained to it, too."""
         self._thrown: dict[str, str] = {}
         self._steps = 0
 
@@ -224,10 +226,14 @@ class TracebackReader:
             threaded = before is not None and _IN_THREAD.match(before.text) is not None
             ignored = self._is_ignored(line)
             announcement = before.text if before is not None and not ignored else ""
+            manner: Assertion = "handled" if ignored else _announced_manner(before, line)
+            if later and not ignored:
+                manner, announcement = self._announced.get(line.key, (manner, announcement))
+            self._announced[line.key] = manner, announcement
             self._open[line.key] = OpenTraceback(
                 line,
                 later=later,
-                manner="handled" if ignored else _announced_manner(before, line),
+                manner=manner,
                 steps=self._steps,
                 after_error=after_error,
                 in_message=_is_in_message(before, line),
