@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 _HEADING = re.compile(r"\s*(?:- )?[\w-]+(?: [\w-]+)?:(?: [|>][+-]?)?$")
 HEADINGS = 8
 """Lines above an indented block at most. Ours."""
+BETWEEN = 0.4
+"""Share of the lines that may be sentences between indented blocks. Ours."""
 
 
 def block_indent(texts: Sequence[str], is_known: Callable[[str], bool]) -> int:
@@ -21,11 +23,12 @@ def block_indent(texts: Sequence[str], is_known: Callable[[str], bool]) -> int:
         below = min(depths[index + 1 :])
         if below > depths[index] and _HEADING.match(rows[index]) and "Traceback" not in rows[index]:
             return below
-    first, last = (next((i for i, depth in enumerate(side) if depth), 0) for side in (depths, depths[::-1]))
-    inside, outside = rows[first : len(rows) - last], rows[:first] + rows[len(rows) - last :]
-    below = min((len(text) - len(text.lstrip(" ")) for text in inside), default=0)
-    if not below or first + last > HEADINGS or any(_begins_output(text, is_known) for text in outside):
+    below = min((depth for depth in depths if depth), default=0)
+    outside = [text for text, depth in zip(rows, depths, strict=True) if depth < below]
+    most = max(HEADINGS, int(BETWEEN * len(rows)))
+    if not below or len(outside) > most or any(_begins_output(text, is_known) for text in outside):
         return 0
+    inside = (text for text, depth in zip(rows, depths, strict=True) if depth)
     return below if any(_begins_output(text[below:], is_known) for text in inside) else 0
 
 
