@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -29,6 +30,8 @@ from nodedoctor.triage.read.archives import (
     archive_parts,
     read_again,
 )
+from nodedoctor.triage.read.joined import LARGEST as LARGEST_JOINED
+from nodedoctor.triage.read.joined import LogPart, split_joined
 from nodedoctor.triage.read.limits import BlockTimeout, EventSampler, TimedBlocks, TimeLimit
 from nodedoctor.triage.read.scan import ReadDepth
 from nodedoctor.triage.read.search import Anchor, GrepSearch
@@ -102,8 +105,11 @@ def read_source(source: LogSource, reading: SourceReading, share: ArchiveShare =
                 reading.anchors.setdefault(source.path, []),
                 reading.searches.pop(source.path, None),
             )
-            spots = scan.scan_file(source.path, source.size, anchors, search, reading.depth)
-            _collect_events(source.path, reading, _raw_lines(source.path, spots))
+            if parts := _joined_parts(source):
+                _read_joined(source, parts, reading)
+            else:
+                spots = scan.scan_file(source.path, source.size, anchors, search, reading.depth)
+                _collect_events(source.path, reading, _raw_lines(source.path, spots))
             reading.size += source.size
             return
         with _open_source(source) as file:
@@ -127,6 +133,24 @@ def read_source(source: LogSource, reading: SourceReading, share: ArchiveShare =
         raise
     except Exception as fault:  # whatever one source does to us costs the others nothing
         reading.note_unread(unexpected_note(source.path, fault))
+
+
+def _joined_parts(source: LogSource) -> tuple[LogPart, ...]:
+    """The logs of several processes that were put together in a file."""
+    if source.size > LARGEST_JOINED:
+        return ()
+    with open(source.path, "rb") as file:
+        return split_joined(file.read())
+
+
+def _read_joined(source: LogSource, parts: Sequence[LogPart], reading: SourceReading) -> None:
+    """Read the parts of a file, each as a log of its own; their places are those in the file."""
+    with open(source.path, "rb") as file:
+        data = file.read()
+    for part in parts:
+        name = f"{source.path}!{part.name}" if part.name else source.path
+        spots = scan.scan_stream(BytesIO(data[part.begin : part.end]).read, reading.depth.size)
+        _collect_events(name, reading, _raw_lines(name, spots, part.begin))
 
 
 def read_tail(source: LogSource, size: int, reading: SourceReading) -> None:

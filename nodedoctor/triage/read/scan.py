@@ -12,7 +12,7 @@ import functools
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from io import FileIO
 from typing import Any
 
@@ -247,15 +247,16 @@ class LineNumbers:
     def __init__(self, events: Iterable[Event[Any]], files: Mapping[str, list[Anchor]]) -> None:
         wanted: dict[str, set[int]] = {}
         for event in events:
-            if event.place.source in files:
-                wanted.setdefault(event.place.source, set()).add(event.place.offset)
+            if (path := _file_of(event, files)) is not None:
+                wanted.setdefault(path, set()).add(event.place.offset)
+        self._files = files
         self._lines: dict[tuple[str, int], int] = {}
         for path, offsets in wanted.items():
             self._count(path, sorted(offsets), files[path])
 
     def line_of(self, event: Event[Any]) -> int | None:
         """The line of an event, counted from one; None for streams and files that changed."""
-        return event.place.line or self._lines.get((event.place.source, event.place.offset))
+        return event.place.line or self._lines.get((_file_of(event, self._files) or "", event.place.offset))
 
     def _count(self, path: str, offsets: list[int], anchors: list[Anchor]) -> None:
         line, position = 1, 0
@@ -269,6 +270,12 @@ class LineNumbers:
                     self._lines[path, offset] = line
         except OSError:
             return
+
+
+def _file_of(event: Event[Any], files: Container[str]) -> str | None:
+    """The file that an event is in, also where it is in a part of it."""
+    source = event.place.source
+    return next((path for path in (source, source.rpartition("!")[0]) if path in files), None)
 
 
 def _nearest_line(offset: int, anchors: list[Anchor], last: Anchor) -> tuple[int, int]:
