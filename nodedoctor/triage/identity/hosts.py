@@ -95,10 +95,20 @@ def hosts_of(sources: Sources, owners: Mapping[str, Identity]) -> dict[str, str]
     for words in _differing_words(list(sources)):
         if _are_hosts(words, ranks, line_hosts):
             hosts.update(words)
+    spoken_hosts = {short_host(host): host for names in line_hosts.values() for host in names}
     for source, names in line_hosts.items():
         if len(names) == 1 and len(ranks[source]) == 1:
             hosts[source] = next(iter(names))
+        elif not names and (named := set(_NODE_FILE.sub("", own_name(source)).split("/")) & set(spoken_hosts)):
+            hosts.setdefault(source, spoken_hosts[min(named)])
     return hosts
+
+
+_NODE_FILE = re.compile(
+    r"(?:dmesg|kern|kernel|syslog|journal(?:ctl)?|messages|nvidia-smi|ibstat)[-_.](?=.*[-_.]\w+$)"
+    r"|[-_.](?:dmesg|kern|kernel|syslog|journal(?:ctl)?|messages|nvidia-smi|ibstat)\b.*$|\.(?:log|txt|out|err)$"
+)
+"""What the name of a file has beside the node that it is from."""
 
 
 def _differing_words(names: Sequence[str]) -> Iterator[dict[str, str]]:

@@ -333,7 +333,8 @@ def _line_events(
 ) -> Iterator[Event[Any]]:
     """What one line says, other than how far a counter is."""
     listed_exit = block.read(line)
-    signs = list(_pattern_events(line, shape.signs))
+    is_source = traces.holds(line) and not line.text.lstrip().startswith('File "')  # of a call in a stack
+    signs = [] if is_source else list(_pattern_events(line, shape.signs))
     signalled = any(isinstance(event.what, exits.LauncherSignalled) for event in signs)
     exceptions = [] if listed_exit is not None else list(traces.read(line, signalled=signalled))
     of_no_peer = any(

@@ -8,10 +8,11 @@ from typing import Any
 
 from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import DEFAULT_WORLD, Event, Place
-from nodedoctor.triage.patterns.completed import LAST_RESULTS, is_end_of_training, says_any
+from nodedoctor.triage.patterns.completed import LAST_RESULTS, SUPERVISED, is_end_of_training, says_any
 from nodedoctor.triage.patterns.exits import FAULT_SIGNALS, KILLS, SIGTERM, LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.machine import NodeLost
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep
 from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
@@ -62,11 +63,10 @@ def drop_orphaned_agent_errors(events: list[Event[Any]]) -> list[Event[Any]]:
 def drop_ray_teardown(events: list[Event[Any]]) -> list[Event[Any]]:
     """The events without what Ray says while it takes down the processes of a run that was done.
 
-    Only where verl or Ray Train had printed its last results, and nothing else failed or began behind them.
+    Only where verl, Ray Train or who started the job had said so, and nothing else failed or began behind them.
     """
-    results = (
-        i for i, e in enumerate(events) if e.what is Mark.JOB_FINISHED and says_any(LAST_RESULTS, e.text)
-    )
+    reports = (*LAST_RESULTS, SUPERVISED)
+    results = (i for i, e in enumerate(events) if e.what is Mark.JOB_FINISHED and says_any(reports, e.text))
     end = next(results, None)
     behind = events[end:] if end is not None else []
     trouble = [event for event in behind if is_trouble(event)]
@@ -88,6 +88,8 @@ def _is_ray_teardown(event: Event[Any]) -> bool:
         return what.what == "process" and what.signal == SIGTERM
     if isinstance(what, ActorDied):
         return not what.never_began
+    if isinstance(what, NodeLost):
+        return True  # an autoscaler takes nodes away that have nothing left to do
     return what is Mark.UNREAD_TROUBLE and event.origin in _RAYS_OWN
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodedoctor.triage.describe import blameable_identities, distinct_ranks, identities_of
+from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import SIGTERM, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
@@ -35,6 +36,21 @@ def find_culprits(timeline: Timeline, events: Iterable[Event[Any]]) -> tuple[Ide
     if not culprits and all(who.pid is None for who in people):
         culprits = _failed_ranks(timeline, events) or _absent_ranks(timeline, events)
     return culprits or blameable_identities(*people)
+
+
+def with_ranks_of_nodes(timeline: Timeline, culprits: Sequence[Identity]) -> tuple[Identity, ...]:
+    """The culprits, for a node its ranks, as far as they are known."""
+    nodes: dict[str, list[Identity]] = {}
+    if any(who.rank is None and who.host for who in culprits):
+        for event in (*timeline.events, *timeline.last_lines):
+            if event.who.rank is not None and event.who.host:
+                nodes.setdefault(short_host(event.who.host), []).append(event.who)
+    named: list[Identity] = []
+    for who in culprits:
+        is_node = who.rank is None and who.host is not None and who.pid is None and who.gpu is None
+        named += distinct_ranks(nodes.get(short_host(who.host or ""), ())) if is_node else ()
+        named += (who,) if not is_node or short_host(who.host or "") not in nodes else ()
+    return tuple(named)
 
 
 def _is_repeated(event: Event[Any]) -> bool:
