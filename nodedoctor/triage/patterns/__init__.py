@@ -84,6 +84,7 @@ SIDE_FACTS = (
     nccl.VirtualInterface,
     machine.DriveError,
     machine.GpuOnBus,
+    machine.HostAddress,
     Mark.OF_GPU,
     ras.HangFolder,
     Mark.RANK_OF_PID,

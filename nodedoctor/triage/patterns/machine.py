@@ -94,6 +94,13 @@ class MemoryUser:
 
 
 @record
+class HostAddress:
+    """The address of the host on which a process says that it runs."""
+
+    address: str
+
+
+@record
 class NodeLost:
     """A scheduler lost a node; `unstarted` is why its task did not start."""
 
@@ -307,6 +314,11 @@ _gpu_on_bus
     \brank[ =:]{1,2}(?P<rank>\d{1,7})\b(?:.{0,80}?\bhost(?:name)?[ =:]{1,2}(?P<host>[\w.-]{1,64})\b)?
     .{0,80}?\b(?:pci|bus|pci_?bus_?id|bus_?id)[ =:]{1,2}
     (?:[0-9a-fA-F]{4,8}:)?(?P<bus>[0-9a-fA-F]{2}):[0-9a-fA-F]{2}\b
+# the same of hosts, and NCCL (src/bootstrap.cc)
+HostAddress
+    \brank[ =:]{1,2}(?P<rank>\d{1,7})\b.{0,60}?\bhost(?:name)?[ =:]{1,2}(?P<host>[\w.-]{1,64})\b
+    .{0,40}?\b(?:node_?)?(?:ip|addr|address|ip_?addr)[ =:]{1,2}(?P<address>\d{1,3}(?:\.\d{1,3}){3})\b
+    |NCCL INFO Bootstrap ?: ?Using [\w.-]{1,20}:(?P<address2>\d{1,3}(?:\.\d{1,3}){3})<
 # Linux, block/blk-core.c, fs/buffer.c, drivers/nvme/host, ext4 and XFS; no floppy and no optical disk
 DriveError
     \b(?:I/O|critical (?:medium|target|nexus)) error, dev (?P<drive>(?!fd|sr)\w{3,20}),
@@ -349,5 +361,5 @@ hsa-hardware  hint  personal
 
 SIGNS = read_rows(
     MEMORY + LIMITS + NODES + KERNEL,
-    DriveError, HostOom, MemoryUser, NodeLost, _disk_full, _gpu_on_bus, _xid_reported, _kernel_task_hung,
+    DriveError, HostAddress, HostOom, MemoryUser, NodeLost, _disk_full, _gpu_on_bus, _xid_reported, _kernel_task_hung,
 )  # fmt: skip

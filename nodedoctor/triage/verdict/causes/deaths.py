@@ -26,7 +26,7 @@ from nodedoctor.triage.patterns.exits import (
 )
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import SIGNALS
-from nodedoctor.triage.patterns.machine import NodeLost
+from nodedoctor.triage.patterns.machine import HostAddress, NodeLost
 from nodedoctor.triage.patterns.nccl import NcclError
 from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.store import BarrierMissed, PeerGone, StoreWait
@@ -269,7 +269,9 @@ def _ends_of(timeline: Timeline, people: Sequence[Identity]) -> list[Event[Proce
 def _lost_peer(timeline: Timeline, closed: Sequence[Event[PeerGone]]) -> Identity | None:
     """The rank or node that all notices name, where it has no trouble of its own: no victim lost it first."""
     notices = {event.who.host for event in timeline.marked(Mark.PEER_HOST)}
-    peers = {short_host(event.what.peer.partition("<")[0]) for event in closed if event.what.peer}
+    at_address = {e.what.address: e.who.host for e in timeline.of_kind(HostAddress) if e.who.host}
+    addresses = (event.what.peer.partition("<")[0] for event in closed if event.what.peer)
+    peers = {short_host(at_address.get(address, address)) for address in addresses}
     hosts = notices or {host for host in peers if not is_address(host)}
     host = hosts.pop() if len(hosts) == 1 else None
     on_host = [

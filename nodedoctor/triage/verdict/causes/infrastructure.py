@@ -17,7 +17,7 @@ from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Confidence, Event, Ground, Identity
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import DriveError, KernelTaskHung
+from nodedoctor.triage.patterns.machine import DriveError, HostAddress, KernelTaskHung
 from nodedoctor.triage.patterns.nccl import IbFlush, NcclError, VirtualInterface
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.store import PeerGone
@@ -51,8 +51,15 @@ def virtual_interface(timeline: Timeline) -> Iterator[Candidate]:
         failed = [event for event, _ in failures.get(_network_of(address), ())]
         if failed:
             what = "the node's own loopback" if name == "lo" else "a network of containers"
-            headline = f"NCCL uses {name} ({address}), {what}, and connections to it failed"
-            yield Candidate("network_socket_interface", "path", "medium", headline, (used, *failed[:3]))
+            users = distinct_ranks(event.who for event in timeline.of_kind(VirtualInterface))
+            others = {event.who.rank for event in timeline.of_kind(HostAddress)} - {None}
+            culprits = tuple(users) if others > {who.rank for who in users} else ()
+            who = describe_identities(culprits)
+            headline = f"NCCL uses {name} ({address})" + (f" on {who}" if who else "")
+            headline += f", {what}, and connections to it failed"
+            ground: Ground = "compared" if culprits else "path"
+            evidence = (used, *failed[:3])
+            yield Candidate("network_socket_interface", ground, "medium", headline, evidence, culprits)
             return
 
 
