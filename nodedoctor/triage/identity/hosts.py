@@ -99,14 +99,16 @@ def hosts_of(sources: Sources, owners: Mapping[str, Identity]) -> dict[str, str]
     for source, names in line_hosts.items():
         if len(names) == 1 and len(ranks[source]) == 1:
             hosts[source] = next(iter(names))
-        elif not names and (named := set(_NODE_FILE.sub("", own_name(source)).split("/")) & set(spoken_hosts)):
-            hosts.setdefault(source, spoken_hosts[min(named)])
+        elif not names and source not in hosts:
+            names = {_NODE_LOG.sub("", name.partition(".")[0]) for name in own_name(source).split("/")}
+            named_hosts = names & set(spoken_hosts)
+            if len(named_hosts) == 1:
+                hosts[source] = spoken_hosts[named_hosts.pop()]
     return hosts
 
 
-_NODE_FILE = re.compile(
-    r"(?:dmesg|kern|kernel|syslog|journal(?:ctl)?|messages|nvidia-smi|ibstat)[-_.](?=.*[-_.]\w+$)"
-    r"|[-_.](?:dmesg|kern|kernel|syslog|journal(?:ctl)?|messages|nvidia-smi|ibstat)\b.*$|\.(?:log|txt|out|err)$"
+_NODE_LOG = re.compile(
+    r"^(?:dmesg|kern|syslog|journalctl|messages)[-_]|[-_](?:dmesg|kern|syslog|journalctl|messages)$"
 )
 """What the name of a file has beside the node that it is from."""
 

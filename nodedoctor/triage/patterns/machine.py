@@ -361,5 +361,6 @@ hsa-hardware  hint  personal
 
 SIGNS = read_rows(
     MEMORY + LIMITS + NODES + KERNEL,
-    DriveError, HostAddress, HostOom, MemoryUser, NodeLost, _disk_full, _gpu_on_bus, _xid_reported, _kernel_task_hung,
+    DriveError, HostAddress, HostOom, MemoryUser, NodeLost, _disk_full, _gpu_on_bus, _xid_reported,
+    _kernel_task_hung,
 )  # fmt: skip

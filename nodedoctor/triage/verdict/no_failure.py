@@ -167,7 +167,9 @@ def _ended_behind_full_bar(timeline: Timeline) -> bool:
 def _is_no_job(timeline: Timeline, coverage: Coverage) -> bool:
     """True when no line was recognised: frameworks may be named in any text."""
     job_signs = timeline.also_seen or coverage.ranks_seen or coverage.ranks_expected
-    return not job_signs and all(isinstance(e.what, (SettingMentioned, GpuOnBus, HostAddress)) for e in timeline.events)
+    return not job_signs and all(
+        isinstance(e.what, (SettingMentioned, GpuOnBus, HostAddress)) for e in timeline.events
+    )
 
 
 def _nothing_recognised(coverage: Coverage) -> str:

@@ -63,7 +63,7 @@ def drop_orphaned_agent_errors(events: list[Event[Any]]) -> list[Event[Any]]:
 def drop_ray_teardown(events: list[Event[Any]]) -> list[Event[Any]]:
     """The events without what Ray says while it takes down the processes of a run that was done.
 
-    Only where verl, Ray Train or who started the job had said so, and nothing else failed or began behind them.
+    Only where verl, Ray Train or who started the job had said so, and nothing else failed or began then.
     """
     reports = (*LAST_RESULTS, SUPERVISED)
     results = (i for i, e in enumerate(events) if e.what is Mark.JOB_FINISHED and says_any(reports, e.text))

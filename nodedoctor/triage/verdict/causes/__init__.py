@@ -105,6 +105,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     infrastructure.failed_drive: (DriveError,),
     infrastructure.node_faults: (NodeFault,),
     infrastructure.different_nccl: (ExceptionRaised,),
+    infrastructure.truncated_between_versions: (Symptom,),
     ras.silent_to_ras: (RasMissing, RasSection, Mark.RAS_INCOMPLETE),
     ras.behind_in_counts: (RasSection,),
     ras.fewer_collectives: (Mark.LAUNCHED_FEWER,),

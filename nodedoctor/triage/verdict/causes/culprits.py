@@ -45,12 +45,12 @@ def with_ranks_of_nodes(timeline: Timeline, culprits: Sequence[Identity]) -> tup
         for event in (*timeline.events, *timeline.last_lines):
             if event.who.rank is not None and event.who.host:
                 nodes.setdefault(short_host(event.who.host), []).append(event.who)
-    named: list[Identity] = []
+    people: list[Identity] = []
     for who in culprits:
         is_node = who.rank is None and who.host is not None and who.pid is None and who.gpu is None
-        named += distinct_ranks(nodes.get(short_host(who.host or ""), ())) if is_node else ()
-        named += (who,) if not is_node or short_host(who.host or "") not in nodes else ()
-    return tuple(named)
+        people += distinct_ranks(nodes.get(short_host(who.host or ""), ())) if is_node else ()
+        people += (who,) if not is_node or short_host(who.host or "") not in nodes else ()
+    return tuple(people)
 
 
 def _is_repeated(event: Event[Any]) -> bool:

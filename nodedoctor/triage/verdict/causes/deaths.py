@@ -180,6 +180,8 @@ def nodes_lost(timeline: Timeline) -> Iterator[Candidate]:
     missed = {rank for event in timeline.of_kind(BarrierMissed) for rank in event.what.ranks}
     its_rank = missed.pop() if len(missed) == len(hosts) == 1 else None
     culprits = tuple(Identity(rank=its_rank, host=host) for host in hosts)
+    if not hosts:
+        culprits = next((candidate.culprits for candidate in node_silent(timeline)), ())
     refused = all(_REQUEST_ERRORS.search(event.what.unstarted) for event in losses)
     cause: Cause = "user_code_exception" if refused else "peer_died"
     owner: Owner = "CONFIG" if refused else "NODE"

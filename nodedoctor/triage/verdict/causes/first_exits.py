@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.describe import blameable_identities, identities_of
+from nodedoctor.triage.describe import blameable_identities, distinct_ranks, identities_of
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import FAULT_SIGNALS, PeersTerminated, ProcessExit
+from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom
 from nodedoctor.triage.patterns.store import ClientsMissing
 from nodedoctor.triage.patterns.trace import ExceptionRaised
@@ -72,14 +73,19 @@ def people_of(event: Event[ProcessExit] | Event[HostOom]) -> list[Identity]:
 
 
 def never_joined(timeline: Timeline) -> tuple[Identity, ...]:
-    """The ranks that the rendezvous store missed, where as many are absent here."""
+    """The ranks that the rendezvous store missed, where as many are absent here, or did not reach it."""
     reports = timeline.of_kind(ClientsMissing)
     joins, expected = max(((event.what.arrivals, event.what.expected) for event in reports), default=(0, 0))
     ranks = timeline.ranks_seen
     missing = [rank for rank in range(expected) if rank not in ranks] if expected <= LARGEST_NAMED else []
     # inference engines count clients of groups of their own
     same = timeline.expected == expected or len(ranks) > 1
-    return identities_of(missing) if same and len(missing) == expected - joins else ()
+    if same and len(missing) == expected - joins:
+        return identities_of(missing)
+    unconnected = distinct_ranks(
+        event.who for event in timeline.of_kind(Symptom) if event.what.cause == "network_socket_interface"
+    )
+    return tuple(unconnected) if reports and len(unconnected) == expected - joins else ()
 
 
 def _first_end(ends: Sequence[Event[ProcessExit]], first: Sequence[Event[ProcessExit]]) -> FirstEnd | None:

@@ -26,6 +26,7 @@ from nodedoctor.triage.patterns.watchdog import WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline, offsets_by_source
 from nodedoctor.triage.timeline.node_reports import NodeFault, hosts_in_logs
 from nodedoctor.triage.verdict.causes.absent import sole_silent_rank
+from nodedoctor.wording import comma_list
 
 
 def flushed_connection(timeline: Timeline) -> Iterator[Candidate]:
@@ -194,5 +195,18 @@ def different_nccl(timeline: Timeline) -> Iterator[Candidate]:
         )
 
 
+def truncated_between_versions(timeline: Timeline) -> Iterator[Candidate]:
+    """A peer sent more than was expected at the start, and processes name different versions of NCCL."""
+    truncated = [event for event in timeline.of_kind(Symptom) if event.what.name == "message-truncated"]
+    versions: dict[str, Event[Any]] = {}
+    for event in timeline.marked(Mark.SET_UP) if truncated else ():
+        if (version := _NCCL_VERSION.search(event.text)) is not None:
+            versions.setdefault(version[1], event)
+    if len(versions) > 1:
+        headline = f"processes with different versions of NCCL met: {comma_list(sorted(versions), 4)}"
+        evidence = (*truncated[:2], *versions.values())
+        yield Candidate("version_mismatch", "compared", "medium", headline, evidence[:4])
+
+
 _NCCL_VERSION = re.compile(r"\bNCCL version (\d{1,3}\.\d{1,3}\.\d{1,3})\b")
-"""How torch ends its errors of NCCL (torch/csrc/distributed/c10d/NCCLUtils.cpp)."""
+"""How torch ends its errors of NCCL (torch/csrc/distributed/c10d/NCCLUtils.cpp), and NCCL says its own."""
