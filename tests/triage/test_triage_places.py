@@ -61,8 +61,8 @@ def test_the_address_of_a_lost_peer_leads_to_its_ranks(tmp_path: Path) -> None:
     )
     lost = "".join(
         f"node-{n // 2}:{150 + n % 2}:{170 + n} [{n % 2}] misc/socket.cc:58 NCCL WARN socketProgress:"
-        f" Connection"
-        f" closed by remote peer 10.77.0.3<4{n}211>\n"
+        f" Connection closed by remote peer 10.77.0.3<4{n}211>\n[rank{n}]: ncclRemoteError: A call failed"
+        " possibly due to a network error or a remote process exiting prematurely.\n"
         for n in (0, 1, 2, 3, 6, 7)
     )
     steps = "".join(f"[rank{n}] step {step} loss 1.{step}\n" for step in range(20) for n in range(8))

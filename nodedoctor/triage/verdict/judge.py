@@ -15,7 +15,6 @@ from nodedoctor.triage.verdict.advice import timeouts
 from nodedoctor.triage.verdict.causes import find_candidates, weigh
 from nodedoctor.triage.verdict.causes.absent import waits_by_stack
 from nodedoctor.triage.verdict.causes.corruption import lost_training
-from nodedoctor.triage.verdict.causes.culprits import with_ranks_of_nodes
 from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.triage.verdict.causes.weigh import WeighedCandidate
 from nodedoctor.triage.verdict.decision.kind import kind_of
@@ -40,7 +39,7 @@ def judge_incident(
         cause=best.cause,
         confidence=_confidence_of(weighed),
         headline=best.headline,
-        culprits=with_ranks_of_nodes(timeline, best.culprits),
+        culprits=best.culprits,
         victims=_find_victims(timeline, best),
         parties=best.parties,
         collective=best.collective or (timeline.first_wait.work if timeline.first_wait else None),

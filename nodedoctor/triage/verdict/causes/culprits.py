@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from nodedoctor.grouping import group_by
 from nodedoctor.triage.describe import blameable_identities, distinct_ranks, identities_of
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.model import Event, Identity
@@ -38,19 +39,24 @@ def find_culprits(timeline: Timeline, events: Iterable[Event[Any]]) -> tuple[Ide
     return culprits or blameable_identities(*people)
 
 
-def with_ranks_of_nodes(timeline: Timeline, culprits: Sequence[Identity]) -> tuple[Identity, ...]:
-    """The culprits, for a node its ranks, as far as they are known."""
-    nodes: dict[str, list[Identity]] = {}
-    if any(who.rank is None and who.host for who in culprits):
-        for event in (*timeline.events, *timeline.last_lines):
-            if event.who.rank is not None and event.who.host:
-                nodes.setdefault(short_host(event.who.host), []).append(event.who)
-    people: list[Identity] = []
-    for who in culprits:
-        is_node = who.rank is None and who.host is not None and who.pid is None and who.gpu is None
-        people += distinct_ranks(nodes.get(short_host(who.host or ""), ())) if is_node else ()
-        people += (who,) if not is_node or short_host(who.host or "") not in nodes else ()
-    return tuple(people)
+def ranks_by_node(timeline: Timeline) -> dict[str, list[Identity]]:
+    """The ranks that are known to be on each node."""
+    people = (event.who for event in (*timeline.events, *timeline.last_lines))
+    located = (who for who in people if who.rank is not None and who.host)
+    return {
+        node: distinct_ranks(ranks)
+        for node, ranks in group_by(located, lambda who: short_host(who.host or "")).items()
+    }
+
+
+def ranks_of_nodes(timeline: Timeline, nodes: Sequence[Identity]) -> tuple[Identity, ...]:
+    """The ranks of nodes that have one each, as all others have; else the nodes."""
+    ranks = ranks_by_node(timeline)
+    one_each = len(ranks) > 1 and all(len(people) == 1 for people in ranks.values())
+    on_nodes = [ranks.get(short_host(who.host or ""), ()) for who in nodes]
+    if not one_each or not all(on_nodes) or any(who.rank is not None for who in nodes):
+        return tuple(nodes)
+    return tuple(who for people in on_nodes for who in people)
 
 
 def _is_repeated(event: Event[Any]) -> bool:

@@ -32,7 +32,7 @@ from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.store import BarrierMissed, PeerGone, StoreWait
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, ProcessAborting, WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline, follows_timeout, is_trouble, offsets_by_source
-from nodedoctor.triage.verdict.causes.culprits import sole_failure
+from nodedoctor.triage.verdict.causes.culprits import ranks_by_node, sole_failure
 from nodedoctor.triage.verdict.causes.first_exits import (
     all_reported,
     before_stop,
@@ -180,8 +180,10 @@ def nodes_lost(timeline: Timeline) -> Iterator[Candidate]:
     missed = {rank for event in timeline.of_kind(BarrierMissed) for rank in event.what.ranks}
     its_rank = missed.pop() if len(missed) == len(hosts) == 1 else None
     culprits = tuple(Identity(rank=its_rank, host=host) for host in hosts)
-    if not hosts:
-        culprits = next((candidate.culprits for candidate in node_silent(timeline)), ())
+    by_node = ranks_by_node(timeline)
+    if its_rank is None and all(short_host(host) in by_node for host in hosts):
+        culprits = tuple(who for host in hosts for who in by_node[short_host(host)])
+        culprits = culprits or next((candidate.culprits for candidate in node_silent(timeline)), ())
     refused = all(_REQUEST_ERRORS.search(event.what.unstarted) for event in losses)
     cause: Cause = "user_code_exception" if refused else "peer_died"
     owner: Owner = "CONFIG" if refused else "NODE"
@@ -214,11 +216,13 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
         return
     victims = {event.who.rank for event in closed if event.who.rank is not None}
     silent = _silent_ranks(timeline, victims)
-    if not silent and (peer := _lost_peer(timeline, closed)) is not None:
-        trace = "no line of its own is here" if peer.rank is None else "it left no line that says why"
-        headline = f"{describe_identities([peer])} exited or was cut off, as its peers report; {trace}"
+    if not silent and (peers := _lost_peers(timeline, closed)):
+        who, trace = describe_identities(peers), "no line of its own is here"
+        if peers[0].rank is not None:
+            trace = f"{'they' if peers[1:] else 'it'} left no line that says why"
+        headline = f"{who} exited or was cut off, as its peers report; {trace}"
         proof = (*closed[:3], *timeline.marked(Mark.PEER_HOST)[:1])
-        yield Candidate("peer_died", "echo", "low", headline, proof, (peer,))
+        yield Candidate("peer_died", "echo", "low", headline, proof, peers)
         return
     certain = len(silent) == 1 or (bool(silent) and _cut_off(timeline, silent))
     culprits = identities_of(silent) if certain else ()
@@ -268,8 +272,11 @@ def _ends_of(timeline: Timeline, people: Sequence[Identity]) -> list[Event[Proce
     return list(end.ends) if end is not None and {who.rank for who in end.people} == ranks else []
 
 
-def _lost_peer(timeline: Timeline, closed: Sequence[Event[PeerGone]]) -> Identity | None:
-    """The rank or node that all notices name, where it has no trouble of its own: no victim lost it first."""
+def _lost_peers(timeline: Timeline, closed: Sequence[Event[PeerGone]]) -> tuple[Identity, ...]:
+    """The rank or node that all notices name, where it has no trouble of its own: no victim lost it first.
+
+    Its ranks, where all others lost it.
+    """
     notices = {event.who.host for event in timeline.marked(Mark.PEER_HOST)}
     at_address = {e.what.address: e.who.host for e in timeline.of_kind(HostAddress) if e.who.host}
     addresses = (event.what.peer.partition("<")[0] for event in closed if event.what.peer)
@@ -282,9 +289,12 @@ def _lost_peer(timeline: Timeline, closed: Sequence[Event[PeerGone]]) -> Identit
         if event.what is not Mark.PEER_HOST and short_host(event.who.host) == short_host(host)
     ]
     if host is None or any(map(is_trouble, on_host)):
-        return None
-    ranks = {event.who.rank for event in on_host if event.who.rank is not None}
-    return Identity(rank=ranks.pop() if len(ranks) == 1 else None, host=host)
+        return ()
+    ranks = distinct_ranks(event.who for event in on_host)
+    others = timeline.ranks_seen - {who.rank for who in ranks}
+    if len(ranks) == 1 or (ranks and others and others <= {event.who.rank for event in timeline.trouble}):
+        return tuple(replace(who, host=host) for who in ranks)
+    return (Identity(host=host),)
 
 
 def node_silent(timeline: Timeline) -> Iterator[Candidate]:

@@ -25,7 +25,11 @@ from nodedoctor.triage.patterns.nccl import DuplicateGpu
 from nodedoctor.triage.patterns.progress import SettingMentioned
 from nodedoctor.triage.patterns.store import BarrierMissed
 from nodedoctor.triage.timeline.model import Timeline
-from nodedoctor.triage.verdict.causes.culprits import find_culprits, independent_failures
+from nodedoctor.triage.verdict.causes.culprits import (
+    find_culprits,
+    independent_failures,
+    ranks_of_nodes,
+)
 from nodedoctor.triage.verdict.causes.first_exits import people_of
 from nodedoctor.wording import decimal
 
@@ -83,7 +87,7 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
         first = min(events, key=timeline.moment)
         what = first.what
         ground = _symptom_ground(what)
-        culprits = nodes_of(e.who for e in events) if what.of_node else ()
+        culprits = ranks_of_nodes(timeline, nodes_of(e.who for e in events)) if what.of_node else ()
         if what.personal:
             culprits = find_culprits(timeline, independent_failures(timeline, events))
         sure: Confidence = "low" if ground == "hint" else "medium" if ground in ("path", "named") else "high"
