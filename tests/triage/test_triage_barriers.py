@@ -51,3 +51,22 @@ def test_rank_0_that_others_waited_for_may_be_a_victim(reason: str, tmp_path: Pa
     assert culprits(judged(tmp_path, "world_size=5\n" + text)) == []
     own = "[rank0]: RuntimeError: Rank 3 failed to pass monitoredBarrier in 30000 ms\n"
     assert culprits(judged(tmp_path, "world_size=5\n" + text + own)) == [3]
+
+
+def test_rank_0_is_no_culprit_of_a_barrier_in_which_it_waited(tmp_path: Path) -> None:
+    """Its log is missing: the others are told to look at it, and one of them never says that it came."""
+    arrived = (
+        "[rank{rank}]: RuntimeError: Rank {rank} successfully reached monitoredBarrier, but received"
+        " errors while"
+        " waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank.\n"
+        "[rank{rank}]:  Original exception:\n[rank{rank}]: [gloo/transport/tcp/pair.cc:535] Connection"
+        " closed by peer"
+        " [10.0.0.1]:4711\n"
+    )
+    alive = "".join(f"[rank{rank}] {step}\n" for rank in (1, 2, 3, 5) for step in steps(1, 9).splitlines())
+    came = "".join(arrived.format(rank=rank) for rank in (1, 2, 3))
+    saving = "[rank5]: saving checkpoint shard: 80% (330 of 412 GB)\n"
+    examined = judged(tmp_path, "world_size=6\n" + alive + saving + came + arrived.format(rank=4))
+    assert (examined.verdict.cause, culprits(examined)) == ("timeout_too_short_legit_work", [5])
+    two_are_missing = judged(tmp_path, "world_size=6\n" + alive + saving + came)
+    assert culprits(two_are_missing) == []

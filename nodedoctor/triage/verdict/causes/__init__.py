@@ -85,6 +85,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     groups.outside_timed_out_collective: (ThreadStack,),
     missing.unjoined_ranks: (ClientsMissing,),
     missing.barrier_report: (BarrierMissed,),
+    missing.silent_at_barrier: (Mark.BARRIER_VICTIM,),
     missing.lagging_by_status: (CollectiveStatus,),
     missing.late_rank: (TimedOut,),
     missing.silent_ranks: (TimedOut, GlooTimeout),

@@ -52,9 +52,9 @@ def ranks_by_node(timeline: Timeline) -> dict[str, list[Identity]]:
 def ranks_of_nodes(timeline: Timeline, nodes: Sequence[Identity]) -> tuple[Identity, ...]:
     """The ranks of nodes that have one each, as all others have; else the nodes."""
     ranks = ranks_by_node(timeline)
-    one_each = len(ranks) > 1 and all(len(people) == 1 for people in ranks.values())
+    is_single = len(ranks) > 1 and all(len(people) == 1 for people in ranks.values())
     on_nodes = [ranks.get(short_host(who.host or ""), ()) for who in nodes]
-    if not one_each or not all(on_nodes) or any(who.rank is not None for who in nodes):
+    if not is_single or not all(on_nodes) or any(who.rank is not None for who in nodes):
         return tuple(nodes)
     return tuple(who for people in on_nodes for who in people)
 

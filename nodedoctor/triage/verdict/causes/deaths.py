@@ -216,6 +216,8 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
         return
     victims = {event.who.rank for event in closed if event.who.rank is not None}
     silent = _silent_ranks(timeline, victims)
+    if silent == [0] and timeline.marked(Mark.BARRIER_VICTIM):
+        silent = []  # it ends where another one does not answer it
     if not silent and (peers := _lost_peers(timeline, closed)):
         who, trace = describe_identities(peers), "no line of its own is here"
         if peers[0].rank is not None:

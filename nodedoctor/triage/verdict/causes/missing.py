@@ -67,6 +67,21 @@ def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
         yield absent_rank(timeline, culprits, tuple(missed[:4]), did, "named", "high", then)
 
 
+def silent_at_barrier(timeline: Timeline) -> Iterator[Candidate]:
+    """The only rank that speaks, and did not say that it reached a barrier in which rank 0 ended.
+
+    Rank 0 asks all others, and ends where one does not answer: those that had come are told to look at it.
+    """
+    arrived = timeline.marked(Mark.BARRIER_VICTIM)
+    if timeline.of_kind(BarrierMissed):
+        return
+    last = max((rank for rank in timeline.ranks_seen), default=0)
+    absent = set(range(1, max(timeline.expected or 0, last + 1))) - {event.who.rank for event in arrived}
+    if len(absent) == 1 < len(arrived) and absent <= timeline.ranks_seen:
+        did = "did not say that it reached the barrier"
+        yield absent_rank(timeline, identities_of(absent), tuple(arrived[:4]), did, "absence", "medium")
+
+
 def _closed_at_barrier(timeline: Timeline, missed: Sequence[Event[BarrierMissed]]) -> list[Event[PeerGone]]:
     """The broken connections with which a barrier's reports give their reason, right behind them."""
     return [
