@@ -42,3 +42,11 @@ def test_what_passed_tests_print_is_no_failure(error: str, tmp_path: Path) -> No
 def test_tests_that_failed_pass_nothing(total: str, tmp_path: Path) -> None:
     log = SUITE.format(caught(1)).replace("41 passed, 2 skipped", total)
     assert judged(tmp_path, log).verdict.outcome != "clean"
+
+
+def test_what_a_test_printed_is_no_event_of_a_job(tmp_path: Path) -> None:
+    xid = "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."
+    test = "tests/test_parser.py::test_xid[{n}] "
+    log = "".join(f"{test}captured log: {xid}\n{test}PASSED\n".replace("{n}", str(n)) for n in range(9))
+    assert judged(tmp_path, log).verdict.cause != "gpu_hardware_xid"
+    assert judged(tmp_path, log.replace("tests/test_parser.py::", "")).verdict.cause == "gpu_hardware_xid"

@@ -54,6 +54,9 @@ STEP_MEANING = "TrainingStep"
 LABEL = r" *(\d+)[-:]\ "
 """What `srun --label` prints is known already, and means more."""
 
+PYTEST = r"\.py::"
+"""In the name of a test, which pytest puts in front of what the test printed."""
+
 
 def learn_pattern(
     texts: Sequence[str], is_known: Callable[[str], bool], meaning: Callable[[str], frozenset[str]]
@@ -87,7 +90,11 @@ def _pattern_of(
         if end == len(common) or sum(map(is_known, rests)) * 2 > len(rests) > 0:
             if (before := _shorter_prefix(pattern, common, ends, texts, is_known)) is not None:
                 pattern = before
-            lossy = pattern.pattern == LABEL or _loses_meaning(pattern, texts, meaning)
+            lossy = (
+                pattern.pattern == LABEL
+                or PYTEST in pattern.pattern
+                or _loses_meaning(pattern, texts, meaning)
+            )
             return None if lossy else pattern
     return None
 

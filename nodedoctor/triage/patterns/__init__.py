@@ -321,6 +321,8 @@ def _detected(line: Line, detectors: Iterable[Detector]) -> Iterator[Event[Any]]
             yield Event.at(line, what)
 
 
+_TEST_ID = re.compile(r"[\w./-]{1,200}\.py::\w")
+"""How pytest begins what it says of a test: what the test printed is no job's."""
 _DEFAULT_GROUP = re.compile(r"\[PG [^\]]{0,60}\(default_pg\) Rank (?P<rank>\d{1,7})\]")
 """How a watchdog gives its rank in the default group: of this all ranks are."""
 _SAYS_RANK = re.compile(r"(?<!\bnot )\b[Rr]ank(?:[ =:]{1,2}|(?<=\[rank)(?=\d{1,6}\]))(?P<rank>\d{1,6})\b")
@@ -335,7 +337,8 @@ def _line_events(
     """What one line says, other than how far a counter is."""
     listed_exit = block.read(line)
     is_source = traces.holds(line) and not line.text.lstrip().startswith('File "')  # of a call in a stack
-    signs = [] if is_source else list(_pattern_events(line, shape.signs))
+    is_quote = is_source or (".py::" in line.text and _TEST_ID.match(line.text) is not None)
+    signs = [] if is_quote else list(_pattern_events(line, shape.signs))
     signalled = any(isinstance(event.what, exits.LauncherSignalled) for event in signs)
     exceptions = [] if listed_exit is not None else list(traces.read(line, signalled=signalled))
     of_no_peer = any(

@@ -70,7 +70,7 @@ def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
 def silent_at_barrier(timeline: Timeline) -> Iterator[Candidate]:
     """The only rank that speaks, and did not say that it reached a barrier in which rank 0 ended.
 
-    Rank 0 asks all others, and ends where one does not answer: those that had come are told to look at it.
+    Rank 0 asks all others, and ends where one does not answer: those that had come name it.
     """
     arrived = timeline.marked(Mark.BARRIER_VICTIM)
     if timeline.of_kind(BarrierMissed):
