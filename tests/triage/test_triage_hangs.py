@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import caught, culprits, judged, status
+from say import caught, culprits, judged, status, steps
 
 RANKS = (
     "rank 3",
@@ -100,3 +100,11 @@ def test_a_line_without_its_group_is_of_the_only_group(odd: int, silent: str, tm
     ]
     examined = judged(tmp_path, waits + "".join(lines))
     assert (examined.verdict.cause, culprits(examined)) == ("collective_mismatch", [odd])
+
+
+@pytest.mark.parametrize(
+    "words", ["no new line for 40 minutes", "no steps since 10:14", "no new output for an hour"]
+)
+def test_what_a_person_says_of_silence_behind_the_last_step_is_not_clean(words: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, steps(1, 30) + words + "\n").verdict.outcome == "undetermined"
+    assert judged(tmp_path, words + "\n" + steps(1, 30)).verdict.outcome == "clean"

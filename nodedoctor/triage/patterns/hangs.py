@@ -83,6 +83,8 @@ HANG_SUSPECTED
     [ ](?:is|are|was|were|seems|appears) (?:stuck|hung|unresponsive|not responding|deadlocked)\b
     |\bnot (?:completed|finished) (?:after|in|within) \d{2,7} ?s|\bhas not entered the collective\b
     |\b(?:timed out|running for \d{2,7} ?s\b.{0,40}?)[ ;,]{1,2}waiting (?:on|for) ranks?\b
+HANG_SUSPECTED
+    \bno (?:new )?(?:log )?(?:lines?|steps?) (?:since|for|in)\b
 # health controllers and trainers that end a run themselves
 STOPPED_ITSELF
     \b(?:[Jj]ob|[Rr]un|[Tt]raining)\s(?:was\s|is\s)?(?:stopped|aborted|terminated)\s?(?:early\s)?(?:by\s(?:the\s)?health
