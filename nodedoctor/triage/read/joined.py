@@ -23,13 +23,16 @@ BACK = 60.0
 SPEAKER_SHARE = 0.1
 """Share of a part's lines with a rank that are of a rank which speaks in it; others are spoken of. Ours."""
 _LOG = rb"(?P<name>[\w./@+-]{1,200}\.(?:log|out|err|stdout|stderr|txt)(?:\.\d{1,4})?)"
+_OF_PEOPLE = re.compile(
+    rb"^(?:[=#*-]{2,20} ?|# )(?:[Ff]ile:? )?" + _LOG + rb":?(?: ?[=#*-]{1,20})?\r?$", re.MULTILINE
+)
 _HEADINGS = (
     # tail and head
     re.compile(rb"^==> (?P<name>[^\r\n]{1,200}) <==\r?$", re.MULTILINE),
     # more
     re.compile(rb"^:{14}\r?\n(?P<name>[^:\r\n][^\r\n]{0,200})\r?\n:{14}\r?$", re.MULTILINE),
     # people and their scripts
-    re.compile(rb"^[=#*-]{1,20} ?(?:[Ff]ile:? )?" + _LOG + rb":?(?: ?[=#*-]{1,20})?\r?$", re.MULTILINE),
+    _OF_PEOPLE,
     # a shell's prompt in front of what shows a file; any other command ends that file
     re.compile(
         rb"^(?:[\w@:~./()\[\] -]{1,60})?[$#] (?:sudo )?(?:(?:cat|tail|head|less)(?: -{0,2}[\w=]{1,9}){0,4} "
@@ -67,6 +70,8 @@ def split_joined(data: bytes) -> tuple[LogPart, ...]:
 def _split_at_headings(data: bytes, heading: re.Pattern[bytes]) -> tuple[LogPart, ...]:
     """The parts behind headings, and what is in front of the first."""
     matches = list(heading.finditer(data))
+    if heading is _OF_PEOPLE and any(not data[a.end() : b.start()].strip() for a, b in pairwise(matches)):
+        return ()  # a list of files
     names = ["", *((match["name"] or b"").decode(errors="replace") for match in matches)]
     begins = [0, *(match.end() + 1 for match in matches)]
     ends = [*(match.start() for match in matches), len(data)]

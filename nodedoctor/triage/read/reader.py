@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import islice
@@ -31,7 +31,7 @@ from nodedoctor.triage.read.archives import (
     read_again,
 )
 from nodedoctor.triage.read.joined import LARGEST as LARGEST_JOINED
-from nodedoctor.triage.read.joined import LogPart, split_joined
+from nodedoctor.triage.read.joined import split_joined
 from nodedoctor.triage.read.limits import BlockTimeout, EventSampler, TimedBlocks, TimeLimit
 from nodedoctor.triage.read.scan import ReadDepth
 from nodedoctor.triage.read.search import Anchor, GrepSearch
@@ -105,9 +105,7 @@ def read_source(source: LogSource, reading: SourceReading, share: ArchiveShare =
                 reading.anchors.setdefault(source.path, []),
                 reading.searches.pop(source.path, None),
             )
-            if parts := _joined_parts(source):
-                _read_joined(source, parts, reading)
-            else:
+            if not _read_if_joined(source.path, _read_small(source), reading):
                 spots = scan.scan_file(source.path, source.size, anchors, search, reading.depth)
                 _collect_events(source.path, reading, _raw_lines(source.path, spots))
             reading.size += source.size
@@ -135,22 +133,22 @@ def read_source(source: LogSource, reading: SourceReading, share: ArchiveShare =
         reading.note_unread(unexpected_note(source.path, fault))
 
 
-def _joined_parts(source: LogSource) -> tuple[LogPart, ...]:
-    """The logs of several processes that were put together in a file."""
+def _read_small(source: LogSource) -> bytes:
+    """The bytes of a file in which several logs may have been put together."""
     if source.size > LARGEST_JOINED:
-        return ()
+        return b""
     with open(source.path, "rb") as file:
-        return split_joined(file.read())
+        return file.read()
 
 
-def _read_joined(source: LogSource, parts: Sequence[LogPart], reading: SourceReading) -> None:
-    """Read the parts of a file, each as a log of its own; their places are those in the file."""
-    with open(source.path, "rb") as file:
-        data = file.read()
+def _read_if_joined(name: str, data: bytes, reading: SourceReading) -> bool:
+    """Read the logs that were put together in a text, each by itself; False where it is one log."""
+    parts = split_joined(data)
     for part in parts:
-        name = f"{source.path}!{part.name}" if part.name else source.path
+        part_name = f"{name}!{part.name}" if part.name else name
         spots = scan.scan_stream(BytesIO(data[part.begin : part.end]).read, reading.depth.size)
-        _collect_events(name, reading, _raw_lines(name, spots, part.begin))
+        _collect_events(part_name, reading, _raw_lines(part_name, spots, part.begin))
+    return bool(parts)
 
 
 def read_tail(source: LogSource, size: int, reading: SourceReading) -> None:
@@ -213,7 +211,10 @@ def _read_part(part: ArchivePart, reading: SourceReading) -> None:
         again = read_again(head, read_bytes)
         form = form_of(head)
         if form is None:
-            spots = scan.scan_stream(again, reading.depth.size)
+            data = _read_parts(again, LARGEST_JOINED)
+            if len(data) < LARGEST_JOINED and _read_if_joined(part.name, data, reading):
+                return
+            spots = scan.scan_stream(read_again(data, again), reading.depth.size)
             _collect_events(part.name, reading, _raw_lines(part.name, spots))
         else:
             _read_form(form, part.name, again, reading)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -74,6 +75,10 @@ def test_logs_in_one_file_are_judged_as_in_a_folder(name: str, how: str, tmp_pat
     for path in (folder, joined):
         result = examine_job([str(path)])
         assert (result.verdict.cause, [who.rank for who in result.verdict.culprits]) == (cause, ranks)
+    with zipfile.ZipFile(tmp_path / "logs.zip", "w") as archive:
+        archive.write(joined, "all.log")
+    packed = examine_job([str(tmp_path / "logs.zip")])
+    assert (packed.verdict.cause, [who.rank for who in packed.verdict.culprits]) == (cause, ranks)
     for event in result.verdict.evidence:
         number = result.lines.line_of(event)
         assert number is not None and event.text in joined.read_text().splitlines()[number - 1]
@@ -94,6 +99,8 @@ def test_a_clock_that_goes_back_for_the_same_rank_is_one_log() -> None:
 def test_one_heading_and_names_in_texts_split_nothing() -> None:
     text = stepping(0, 9) + "==> saved to out.log <==\n" + stepping(0, 9)
     assert split_joined(text.encode()) == ()
+    attached = "Attached:\n## rank0.log\n## rank1.log\n- rank2.log\n- rank3.log\n"
+    assert split_joined((attached + stepping(3, 9)).encode()) == ()
     names = "--- Logging error ---\n=== metrics.json ===\n$ python train.py\n$ nvidia-smi\n"
     assert split_joined((names + stepping(0, 3)).encode()) == ()
 
