@@ -35,8 +35,9 @@ _HEADINGS = (
     _OF_PEOPLE,
     # a shell's prompt in front of what shows a file; any other command ends that file
     re.compile(
-        rb"^(?:[\w@:~./()\[\] -]{1,60})?[$#] (?:sudo )?(?:(?:cat|tail|head|less)(?: -{0,2}[\w=]{1,9}){0,4} "
-        + _LOG + rb"(?: *\|[^\r\n]{0,200})?|[a-z][\w./-]{0,60}(?: [^\r\n]{0,400})?)\r?$",
+        rb"^(?:[\w@:~./()\[\] -]{1,60})?[$#] (?:sudo )?(?:cat|tail|head|less)(?: -{0,2}[\w=]{1,9}){0,4} "
+        + _LOG + rb"(?: *\|[^\r\n]{0,200})?\r?$"
+        rb"|^(?:\$|[\w@:~./()\[\] -]{1,60}[$#]) [a-z][\w./-]{0,60}(?: [^\r\n]{0,400})?\r?$",
         re.MULTILINE,
     ),
 )  # fmt: skip
