@@ -97,9 +97,12 @@ SHAPES: tuple[Shape, ...] = (
             "Attached GPUs",
             "HW Slowdown",
             "Remapping Failure Occurred",
+            "Replays Since Reset",
+            "Replay Number Rollovers",
             "ecc.errors.",
         ),
-        r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|Remapping Failure Occurred)\s{1,60}:"
+        r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|Remapping Failure Occurred"
+        r"|Replays Since Reset|Replay Number Rollovers)\s{1,60}:"
         r"|ecc\.errors\.[\w.]{1,60}\s{0,60}:",
         "a part of nvidia-smi -q",
         "nvidia-smi-q",

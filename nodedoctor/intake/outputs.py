@@ -50,8 +50,8 @@ def snapshot_of(outputs: list[NodeOutput], name: str) -> Snapshot:
     kinds: dict[str, list[Piece]] = {}
     for item in outputs:
         probe = item.piece.shape.probe
-        for name in (probe, *_ALSO.get(probe, ())) if probe else ():
-            kinds.setdefault(name, []).append(item.piece)
+        for kind in (probe, *_ALSO.get(probe, ())) if probe else ():
+            kinds.setdefault(kind, []).append(item.piece)
     read = ((probe, _probe_observation(probe, pieces)) for probe, pieces in kinds.items())
     observations = {probe: observation for probe, observation in read if observation is not None}
     host = next((item.piece.host for item in outputs if item.piece.host), "") or name

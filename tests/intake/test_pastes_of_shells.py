@@ -234,3 +234,24 @@ def test_the_lowest_frequency_is_a_warning_where_the_driver_does_not_choose(
 def test_an_iommu_that_was_switched_on_to_translate_is_a_warning(front: str, parameters: str, sick: bool):
     entries = alarms(f"{front}BOOT_IMAGE=/boot/vmlinuz-5.15.0-122-generic root=/dev/md0 {parameters}\n")
     assert len(entries) == sick
+
+
+@pytest.mark.parametrize(
+    ("counts", "sick"),
+    [([(7300, 2)], 1), ([(7300, 0)], 0), ([(3, 1)], 0), ([(0, 0), (41000, 9), (2, 0)], 1)],
+)
+def test_replays_that_grep_left_of_q_are_judged(counts: list[tuple[int, int]], sick: int):
+    lines = "".join(
+        f"        Replays Since Reset               : {count}\n"
+        f"        Replay Number Rollovers           : {rolled}\n"
+        for count, rolled in counts
+    )
+    assert (
+        sum("pcie.replays" in line for line in alarms(f"$ nvidia-smi -q | grep -i replay\n{lines}")) == sick
+    )
+
+
+@pytest.mark.parametrize("front", ["", "root@gpu7:~# "])
+def test_a_node_is_never_called_by_what_was_asked(front: str):
+    (node,) = reading(f"{front or '$ '}nvidia-smi -q | grep -i replay\n  Replays Since Reset : 12\n").nodes
+    assert node.name == ("gpu7" if front else "")
