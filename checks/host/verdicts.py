@@ -33,6 +33,8 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "bandwidth-test": (look("nvidia-smi -q -d PERFORMANCE"), look("nodedoctor pcie")),
     "ipmitool": (look("ipmitool sel elist"), look("ipmitool sdr elist")),
     "numactl": (look("sudo dmidecode -t memory"), look("lscpu")),
+    "process-list": (look("sudo cat /proc/PID/stack"), look("nodedoctor driver.processes")),
+    "priority-counters": (look("sudo mlnx_qos -i INTERFACE"), look("nodedoctor net.roce")),
     "chronyc-sources": (look("chronyc tracking"), look("nodedoctor net.clock")),
     "edac": (look("nodedoctor kernel.memory"), look("sudo dmidecode -t memory")),
     "nvidia-smi-dmon": (look("nvidia-smi -q -d PERFORMANCE,POWER,CLOCK"), look("nodedoctor gpu")),
@@ -120,6 +122,16 @@ _ADVICE = (
     ),
     ("ipmitool", r"(?i:fan|temp|thermal)", "Check fans, filters and airflow."),
     ("ipmitool", r"(?i:memory|dimm|ecc)", "Replace the DIMM that the event log names."),
+    (
+        "process-list",
+        "",
+        "No signal ends it, and its memory stays in use: drain the node and reboot it.",
+    ),
+    (
+        "priority-counters",
+        "",
+        "Use the same lossless priority (PFC, ECN) and trust mode on all adapters and on the switch.",
+    ),
     (
         "numactl",
         "",

@@ -14,7 +14,7 @@ from nodedoctor.record import record, replace
 
 _RECORD = re.compile(r"^\d{1,3},\d{1,12},(\d{1,15}),[^;\n]{1,40};", re.M)
 """The front of a line of /dev/kmsg: level, number, microseconds, flags (Linux, ABI/testing/dev-kmsg)."""
-_ALSO = {"disk": ("limits",)}
+_ALSO = {"disk": ("limits",), "ethtool": ("priority-counters",)}
 """Other probes that an output tells something of: df has the size of /dev/shm."""
 COPY = 0.5
 """Share of the longest copy from which a later one is as good: it is the newer state of the node. Ours."""

@@ -51,6 +51,7 @@ _DEVICE = regex(
     r"[ \t]+([^\n]{3,60})$",
     re.MULTILINE,
 )
+_NETWORK = regex(r"\bNCCL INFO Using network (\w{2,30})")
 _NCCL = regex(r"\bNCCL version (\d[\w.+-]{0,30})")
 
 
@@ -240,7 +241,7 @@ class NcclTests:
 
     `wrong` counts both halves of the table, of whatever collective, else what its end says is out of bounds;
     `wrong_rows` are the lines that say so. `model` are the GPUs as nvidia-smi names them, where all are
-    of one node and of one kind.
+    of one kind, on so many `nodes`. `network` is what NCCL says that it uses between them.
     """
 
     busbw_gbytes_s: dict[int, float]
@@ -249,6 +250,8 @@ class NcclTests:
     nccl: str = ""
     model: str = ""
     wrong_rows: tuple[str, ...] = ()
+    nodes: int = 1
+    network: str = ""
 
     @classmethod
     def parse(cls, observation: Observation) -> NcclTests | Unseen:
@@ -261,9 +264,20 @@ class NcclTests:
         speeds = {int(m[1]): float(m[3]) for m in rows if int(m[1])}
         wrong, wrong_rows = _wrong_results(observation.text)
         gpus, version = len(_RANK.findall(observation.text)), _NCCL.search(observation.text)
-        kinds = {(host, model.strip()) for host, model in _DEVICE.findall(observation.text)}
-        model = next(iter(kinds))[1] if len(kinds) == 1 else ""
-        tests = cls(speeds, wrong, gpus, version[1] if version else "", model, wrong_rows)
+        devices = [(host, model.strip()) for host, model in _DEVICE.findall(observation.text)]
+        models, nodes = {model for _, model in devices}, len({host for host, _ in devices}) or 1
+        model = models.pop() if len(models) == 1 else ""
+        network = _NETWORK.search(observation.text)
+        tests = cls(
+            speeds,
+            wrong,
+            gpus,
+            version[1] if version else "",
+            model,
+            wrong_rows,
+            nodes,
+            network[1] if network else "",
+        )
         if not (speeds or wrong) and _NO_ALL_REDUCE.search(observation.text):
             return Unseen.skip(
                 "the rows are of another collective, or of another type, than all_reduce_perf's"
