@@ -120,7 +120,9 @@ def _judge_ports(ib: Ib, rails: Rails, sign: str = "") -> Iterator[Finding]:
         names = comma_list((port.name for port in active), 4)
         kinds = Counter(port.kind for port in active)
         counts = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
-        yield Finding.ok(f"{counts} active: {names}", evidence=ib.evidence(active[0]))
+        more = comma_list((port.name for port in rails.others if port.active), 4)
+        beside = f"; {more} too, of another kind" if more else ""
+        yield Finding.ok(f"{counts} active: {names}{beside}", evidence=ib.evidence(active[0]))
     for port in rails.ports:
         physical = phys_state(port.phys_state or "")
         if not port.active:

@@ -290,7 +290,7 @@ def _split_line(line: str) -> str:
 
 _DF_ROW = re.compile(
     r"^(\S{1,400}) {1,200}(?:[a-z][\w.]{1,20} {1,20})?(\S{1,20}) {1,20}(\S{1,20}) {1,20}(\S{1,20}) {1,20}"
-    r"\d{1,3}% {1,20}(/\S{0,400})$",
+    r"(\d{1,3})% {1,20}(/\S{0,400})$",
     re.M,
 )
 _BYTES = re.compile(r"(\d{1,18}(?:\.\d{1,3})?)([KMGTPE]?)(?:i?B)?")
@@ -334,7 +334,12 @@ def _mounted(piece: Piece) -> Iterator[tuple[str, str, dict[str, int]]]:
         for row in _DF_ROW.finditer(piece.text, head.end(), end):
             sizes = [_number_of_bytes(text, unit) for text in row.groups()[1:4]]
             if None not in sizes:
-                yield row[5], row[1], {name: size or 0 for name, size in zip(names, sizes, strict=True)}
+                share = {} if "inodes" in names else {"used_percent": int(row[5])}
+                yield (
+                    row[6],
+                    row[1],
+                    {name: size or 0 for name, size in zip(names, sizes, strict=True)} | share,
+                )
 
 
 def file_systems(pieces: Sequence[Piece]) -> str:

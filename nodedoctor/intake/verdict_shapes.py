@@ -125,8 +125,9 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         first=True,
     ),
     by_head(
-        ("Capacity:", "Allocatable:"),
-        r"(?:Capacity|Allocatable):[ \t]{0,20}\n[^\n]{0,80}?\b(?:cpu|nvidia\.com/[\w.-]{1,40}):[ \t]",
+        ("Capacity:", "Allocatable:", "Conditions:"),
+        r"(?:Conditions:[ \t]{0,20}\n[^\n]{0,80}?Type[ \t]{1,40}Status[ \t]{1,40}LastHeartbeatTime"
+        r"|(?:Capacity|Allocatable):[ \t]{0,20}\n[^\n]{0,80}?\b(?:cpu|nvidia\.com/[\w.-]{1,40}):[ \t])",
         "a part of kubectl describe node",
         "kubernetes-node",
         KUBECTL,

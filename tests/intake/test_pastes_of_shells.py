@@ -289,3 +289,19 @@ def test_the_state_of_an_imex_domain_is_judged(legend: str, state: str):
     assert result.unrecognised == []
     warned = [line for line in alarms(f"$ nvidia-imex-ctl -N\n{text}") if "fabric.imex-domain" in line]
     assert bool(warned) is (state != "UP")
+
+
+CONDITIONS = """Conditions:
+  Type             Status  LastHeartbeatTime                 LastTransitionTime                Reason          Message
+  ----             ------  -----------------                 ------------------                ------          -------
+  MemoryPressure   False   Mon, 02 Mar 2026 07:10:00 +0000   Sun, 01 Mar 2026 07:10:00 +0000   KubeletHasSuff  enough
+  Ready            {0}   Mon, 02 Mar 2026 07:10:00 +0000   Mon, 02 Mar 2026 06:59:00 +0000   Kubelet         {1}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_the_conditions_of_a_node_are_read_without_its_name(ready: bool):
+    (piece,) = split(CONDITIONS.format(str(ready), "ok" if ready else "container runtime is down")).pieces
+    assert piece.shape.probe == "kubernetes-node"
+    found = alarms(f"$ kubectl describe node a7 | sed -n '/Conditions/,$p'\n{piece.text}")
+    assert ["container runtime is down" in line for line in found] == ([] if ready else [True])

@@ -21,6 +21,8 @@ _DCGM_ROW = regex(r"^[ \t]{0,40}\|([^|\n]{0,80})\|([^|\n]{0,200})\|", re.MULTILI
 _DCGM_CATEGORY = regex(r"^[ \t]{0,40}[|+]-{3,9}[ ]{1,9}([A-Z][\w ]{1,30}?)[ ]{1,9}-{2,20}\+", re.MULTILINE)
 _MESSAGE = regex(r"(Error|Warning)s?(?:: ?[A-Za-z][\w ]{0,20})?")
 _RESULT = regex(r"(Pass|Fail|Warn|Skip)\b[ -]*(.*)")
+_CELL = 48
+"""Characters of the right column: what fills it to its last one is broken within a word."""
 _ENTITY = regex(r"(\w[\w ]{0,20}\d): (Pass|Fail|Warn|Skip)")
 _BY_WEIGHT = ("Fail", "Warn", "Pass", "Skip")
 _DEVICES = regex(r"^(GPUs?): ?")
@@ -134,7 +136,7 @@ def _dcgm_table(output: str) -> Iterator[DcgmTest]:
     """
     tests: list[DcgmTest] = []
     categories = [(match.start(), match[1]) for match in _DCGM_CATEGORY.finditer(output)]
-    place = -1
+    place, is_broken = -1, False
     for row in _DCGM_ROW.finditer(output):
         name, value, quote = row[1].strip(), row[2].strip(), row[0].strip()
         category = next((name for at, name in reversed(categories) if at < row.start()), "")
@@ -151,11 +153,13 @@ def _dcgm_table(output: str) -> Iterator[DcgmTest]:
                 entities = _DEVICES.sub(r"\1 ", result[2])
                 tests.append(DcgmTest(name, result[1], entities, quote, category))
         elif place >= 0:
-            tests[place] = _with_words(tests[place], value)
+            gap = "" if is_broken and not row[2].startswith("  ") else " "
+            tests[place] = _with_words(tests[place], value, gap)
         elif tests and result:
             tests[-1] = _worse_of(tests[-1], result[1], _DEVICES.sub(r"\1 ", result[2]), quote)
         elif tests and entity:
             tests[-1] = _worse_of(tests[-1], entity[2], entity[1], quote)
+        is_broken = len(row[2]) == _CELL and not row[2][-2].isspace()
     yield from tests
 
 
@@ -167,8 +171,8 @@ def _place_of_message(tests: Sequence[DcgmTest], category: str) -> int:
     return next((place for place in reversed(bad) if tests[place].category == category), len(tests))
 
 
-def _with_words(test: DcgmTest, words: str) -> DcgmTest:
-    all_words = _TWICE.sub("", f"{test.words} {words}".strip())
+def _with_words(test: DcgmTest, words: str, gap: str = " ") -> DcgmTest:
+    all_words = _TWICE.sub("", f"{test.words}{gap}{words}".strip())
     return replace(test, words=_ADVICE.sub(". ", all_words)[:WORDS])
 
 

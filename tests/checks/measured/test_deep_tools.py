@@ -240,3 +240,19 @@ def test_not_installed_or_garbage(fact):
     assert isinstance(absent, Unseen) and not absent.applies
     garbage = fact.parse(Observation("tool", text="| Pass |\nSUM x ..\n 1 1 float sum -1 . . . 0"))
     assert isinstance(garbage, Unseen) and garbage.applies
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ("The memory test of this card found mismatch", "es in 3 of 8 runs", "found mismatches in 3"),
+        ("The memory test found mismatches", "in 3 of 8 runs", "mismatches in 3"),
+        ("The memory test of this card has mismatches", " in 3 of 8 runs", "mismatches in 3"),
+    ],
+)
+def test_a_word_that_the_table_of_dcgmi_breaks_is_joined(first: str, second: str, words: str):
+    first = first.rjust(46, "-") if "card" in first else first
+    rows = "| Memory                    | Fail - GPU: 2                                  |\n"
+    rows += f"| Warning: GPU 2            | {first:46} |\n|                           | {second:46} |\n"
+    diag = DcgmDiag.parse(Observation("dcgmi-diag", text=rows))
+    assert isinstance(diag, DcgmDiag) and words in diag.results[0].words

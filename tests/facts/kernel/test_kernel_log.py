@@ -268,7 +268,8 @@ def test_one_buggy_job_on_many_gpus_is_one_note():
 
 def test_a_remapped_row_is_only_told_while_it_waits_for_a_reset():
     row = xid(63, "Row Remapper: New row marked for remapping")
-    assert brief(found("kernel.xid", row, gpus=gpus(remap_pending=False))) == [("note", "xid:programs")]
+    (calm,) = found("kernel.xid", row, gpus=gpus(remap_pending=False))
+    assert (calm.note, calm.subject) == (True, "xid:remapped") and "program" not in calm.summary
     assert brief(found("kernel.xid", row, gpus=gpus(remap_pending=True))) == [("warn", "gpu:3")]
 
 
