@@ -174,7 +174,8 @@ def _note_unowned(gpus: Gpus) -> Iterator[Finding]:
         gpu for gpu in gpus.gpus if (gpu.memory_used_mib or 0) > IDLE_MIB and not gpu.gpu_utilization_percent
     ]
     lists = all(gpu.processes == () and not gpu.mig_mode and not _is_coherent(gpu) for gpu in gpus.gpus)
-    if not (lists and users and len(users) < len(gpus.gpus)):
+    guests = any(gpu.virtualization_mode in _FOR_GUESTS for gpu in gpus.gpus)
+    if guests or not (lists and users and len(users) < len(gpus.gpus)):
         return
     most = max(gpu.memory_used_mib or 0 for gpu in users)
     where = numbered("GPU", (gpu.index for gpu in users))
