@@ -14,7 +14,7 @@ from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.patterns import regex
 from nodedoctor.steps import look, stop_ray
-from nodedoctor.wording import count_with_noun
+from nodedoctor.wording import comma_list, count_with_noun
 
 RESTART = "every Ray job on this node"
 RECENT = timedelta(hours=1)  # before the last line of that log
@@ -141,7 +141,12 @@ def _judge_demands(cluster: RayCluster) -> Iterator[Finding]:
         subject = f"ray:demand-{number}"
         evidence = [Evidence("ray-status", demand.text)]
         why = _why_impossible(demand, largest, total)
-        if why:
+        before = total + largest * len(cluster.failures)
+        if why and not _why_impossible(demand, largest, before):
+            fix = Fix("Bring back the nodes that failed: with them there is room.", (look("ray status -v"),))
+            summary = f"{demand.text}: {why} without the nodes that failed"
+            yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+        elif why:
             fix = Fix(
                 "Request fewer GPUs, or add nodes with GPUs to the cluster.",
                 (look("ray status -v"),),
@@ -167,7 +172,8 @@ def _judge_failures(cluster: RayCluster) -> Iterator[Finding]:
     if cluster.failures:
         evidence = [Evidence("ray-status", line) for line in cluster.failures[:8]]
         fix = Fix("Check whether these nodes are alive.", (look("ray status -v"),), "investigate")
-        summary = f"Ray reports {count_with_noun(len(cluster.failures), 'recent node failure')}"
+        names = comma_list(cluster.failures, 2)
+        summary = f"Ray reports {count_with_noun(len(cluster.failures), 'recent node failure')}: {names}"
         yield Finding.warn(summary, subject="ray:nodes", evidence=evidence, fix=fix)
 
 

@@ -183,9 +183,8 @@ def _judge_mig(gpus: Gpus) -> Iterator[Finding]:
         yield _without_instance(on[0], gpus.source, lists_instances=False)
     elif len(on) == len(gpus.gpus):
         slices = sum(gpu.mig_devices or 0 for gpu in on)
-        yield Finding.info(
-            f"MIG is on everywhere ({count_with_noun(slices, 'device')}): no P2P, no NVLink between them"
-        )
+        shown = f" ({count_with_noun(slices, 'device')})" if slices or bare else ""
+        yield Finding.info(f"MIG is on everywhere{shown}: no P2P, no NVLink between them")
     elif on:
         evidence = [quote for gpu in on for quote in values(gpus.source, gpu, "mig_mode")]
         summary = (

@@ -14,7 +14,7 @@ from nodedoctor.facts.pci.pci import Pci, device_evidence
 from nodedoctor.knowledge.nvml_errors import HOLD_PACKAGES, INSTALL_GUIDE, NO_DRIVER, RECREATE, RELOAD
 from nodedoctor.knowledge.versions import cuda
 from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment, reading
-from nodedoctor.steps import reboot, repair
+from nodedoctor.steps import look, reboot, repair
 from nodedoctor.wording import comma_list, count_with_noun, fitting
 
 MISMATCH = "LIB_RM_VERSION_MISMATCH"
@@ -38,7 +38,8 @@ _HOLD = Fix(
     verify="nodedoctor driver.module-userspace",
 )
 _RIVAL = Fix(
-    "Blacklist nouveau and reboot: two drivers cannot share a GPU.",
+    "Blacklist nouveau and reboot: two drivers cannot share a GPU. NVIDIA's module has to be built for the "
+    "kernel that boots, else there is none afterwards.",
     (
         repair("echo blacklist nouveau | sudo tee /etc/modprobe.d/no-nouveau.conf", disturbs="nothing"),
         repair(
@@ -46,6 +47,8 @@ _RIVAL = Fix(
         ),
         repair("sudo update-initramfs -u", when="this is Debian or Ubuntu", disturbs="nothing"),
         repair("sudo dracut --force", when="this is a Red Hat or SUSE system", disturbs="nothing"),
+        look("dkms status"),
+        repair("sudo dkms autoinstall", when="dkms has no module for this kernel", disturbs="nothing"),
         reboot("the node is drained"),
     ),
     action="reboot",

@@ -26,6 +26,9 @@ STARTING_SECONDS = 120
 IDLE_MIB = 1024
 """What a driver may use for itself where it does not count that as reserved: up to 947 MiB (GB300, R580)."""
 
+FULL_BOARD = 8
+"""GPUs of a whole board: of few of them, all idle, memory in use is rather left over than a share; ours."""
+
 _END = "Find the owner, then kill the process: it holds GPU memory that the next job needs."
 _FOR_GUESTS = ("host-vgpu", "host-vsga")
 _LAUNCHED = ("rank", "ray-worker")
@@ -163,20 +166,34 @@ def _judge_unowned(gpus: Gpus, processes: Processes | None) -> Iterator[Finding]
 
 
 def _note_unowned(gpus: Gpus) -> Iterator[Finding]:
-    """Memory of some GPUs in a paste whose list of processes is empty: inside a container that is usual."""
+    """Memory of some GPUs in a paste whose list of processes is empty: inside a container that is usual.
+
+    A container is seldom given a whole board to use less than half of it.
+    """
     users = [
         gpu for gpu in gpus.gpus if (gpu.memory_used_mib or 0) > IDLE_MIB and not gpu.gpu_utilization_percent
     ]
     lists = all(gpu.processes == () and not gpu.mig_mode and not _is_coherent(gpu) for gpu in gpus.gpus)
-    if not (lists and users and len(users) < len(gpus.gpus)):
+    guests = any(gpu.virtualization_mode in _FOR_GUESTS for gpu in gpus.gpus)
+    if guests or not (lists and users and len(users) < len(gpus.gpus)):
         return
     most = max(gpu.memory_used_mib or 0 for gpu in users)
-    summary = (
-        f"up to {most} MiB used on {numbered('GPU', (gpu.index for gpu in users))}, no process is listed: a "
-        "leftover, unless in a container"
-    )
+    where = numbered("GPU", (gpu.index for gpu in users))
+    summary = f"up to {most} MiB used on {where}, no process is listed: a leftover, unless in a container"
     evidence = [quote for gpu in users for quote in values(gpus.source, gpu, "memory_used_mib")]
-    yield Finding.unknown("not-visible-here", summary, subject="memory", evidence=evidence)
+    loaded = any(gpu.gpu_utilization_percent for gpu in gpus.gpus)
+    if len(gpus.gpus) < FULL_BOARD or loaded or 2 * len(users) >= len(gpus.gpus):
+        yield Finding.unknown("not-visible-here", summary, subject="memory", evidence=evidence)
+        return
+    fix = Fix(
+        "Look on the host, outside of containers, for the process that has the device open: end it with its "
+        "owner's consent, or reset the GPU when it is idle.",
+        gpu_reset(",".join(str(gpu.index) for gpu in users)),
+        "reset-gpu",
+        "processes on these GPUs",
+        "nodedoctor driver.processes",
+    )
+    yield Finding.warn(summary, subject="memory", evidence=evidence, fix=fix)
 
 
 def _unexplained_memory(gpu: Gpu, summary: str, gpus: Gpus) -> Finding:

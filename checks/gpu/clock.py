@@ -58,6 +58,11 @@ def limits(gpus: Gpus) -> Iterator[Finding]:
         usual = [gpu for gpu in readable if _has_usual_limits(gpu)]
         if usual:
             yield Finding.ok(f"no lowered clock limits on {all_of(usual)}")
+        elif slow := [gpu for gpu in readable if _is_slow(gpu)]:
+            gpu = min(slow, key=lambda gpu: (gpu.clock_sm_mhz or 0) / (gpu.clock_max_sm_mhz or 1))
+            clocks = f"{gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz"
+            summary = f"GPU {gpu.index} at {clocks} under load; whether a limit was set is not shown"
+            yield Finding.info(summary)
         else:
             yield Finding.info("whether clocks were lowered is not shown")
 
@@ -65,9 +70,12 @@ def limits(gpus: Gpus) -> Iterator[Finding]:
 def _has_usual_limits(gpu: Gpu) -> bool:
     """Whether what is shown speaks against lowered clocks: a lock has no field, only its clock under load."""
     app, usual = gpu.clock_app_graphics_mhz, gpu.clock_default_app_graphics_mhz or gpu.clock_max_graphics_mhz
-    is_slow = _is_loaded(gpu) and (gpu.clock_sm_mhz or 0) < OUTLIER * (gpu.clock_max_sm_mhz or 0)
     by_setting = "applications_clocks_setting" in (gpu.clock_event_reasons or ())
-    return not (is_slow or by_setting or (app and usual and app < OUTLIER * usual))
+    return not (_is_slow(gpu) or by_setting or (app and usual and app < OUTLIER * usual))
+
+
+def _is_slow(gpu: Gpu) -> bool:
+    return _is_loaded(gpu) and (gpu.clock_sm_mhz or 0) < OUTLIER * (gpu.clock_max_sm_mhz or 0)
 
 
 def _judge_lowered(gpu: Gpu, source: str) -> Finding | None:

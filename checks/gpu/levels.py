@@ -56,12 +56,21 @@ def levels(gpus: Gpus) -> Iterator[Finding]:
     yield from findings
     if findings:
         return
-    if not groups:
+    loaded = [gpu for group in groups for gpu in group]
+    compared = [
+        *(("in an idle P-state",) if any(gpu.pstate is not None for gpu in loaded) else ()),
+        *(
+            ("below half of the others' power",)
+            if any(gpu.power_draw_w is not None for gpu in loaded)
+            else ()
+        ),
+    ]
+    if not loaded:
         yield Finding.skip("fewer than 3 GPUs of a kind under full load: nothing to compare")
+    elif not compared:
+        yield Finding.skip("neither P-state nor power of the loaded GPUs is reported")
     else:
-        yield Finding.ok(
-            f"{count_with_noun(sum(map(len, groups)), 'GPU')} at full load with similar power and P-state"
-        )
+        yield Finding.ok(f"{count_with_noun(len(loaded), 'GPU')} at full load, none {' or '.join(compared)}")
 
 
 def _under_like_load(gpus: Sequence[Gpu]) -> Iterator[list[Gpu]]:

@@ -11,6 +11,7 @@ from nodedoctor.facts.host.mounts import line_of
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
+from nodedoctor.record import replace
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
@@ -235,6 +236,12 @@ def _read_only(volume: Volume, inside: bool, subject: str, evidence: list[Eviden
         yield Finding.info(f"{_volume_name(volume)} is read-only", subject=subject, evidence=evidence)
 
 
+_MANY_FILES = (
+    "Remove or pack small files (caches, unpacked data sets, logs of ranks): there is space, but no room for "
+    "one more name."
+)
+
+
 def _judge_room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence]) -> Iterator[Finding]:
     free, used = volume.free_gib or 0.0, volume.used or 0.0
     fix = Fix(
@@ -256,6 +263,8 @@ def _judge_room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence
         yield Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     elif (lack := _few_inodes(volume)) and (volume.uses or not volume.inodes_free):
         judge = Finding.warn if volume.inodes_free or not volume.uses else Finding.fail
+        step = look("sudo du --inodes -x --max-depth=2 {} | sort -n | tail -20", volume.point)
+        fix = replace(fix, text=_MANY_FILES, steps=(step,))
         yield judge(lack, subject=subject, evidence=evidence, fix=fix)
     elif (spills and used >= limit("ray_disk_warn").number) or (volume.uses and short):
         yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)

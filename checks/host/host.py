@@ -138,7 +138,7 @@ def governor(host: Host, machine: Machine | None) -> Iterator[Finding]:
     governors = ", ".join(f"{count} x {name}" for name, count in sorted(host.governors.items()))
     evidence = [file_reading("host", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")]
     if set(host.governors) == {best.value}:
-        yield Finding.ok(governors, evidence=evidence)
+        yield Finding.ok(f"frequency governor: {governors}", evidence=evidence)
         return
     fix = Fix(
         "Set the performance governor if CPU clocks are low.",

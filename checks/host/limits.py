@@ -115,7 +115,7 @@ def _judge_memlock(
     if bound is None:
         return Finding.unknown("denied", f"the limit of {who} could not be read", subject=who)
     if bound.soft is None:
-        return Finding.ok("unlimited", subject=who, evidence=[evidence])
+        return Finding.ok("locked memory is unlimited", subject=who, evidence=[evidence])
     limited = f"has a locked-memory limit of {_bound_text(bound)}"
     if exempt:
         summary = f"locked-memory limit of {_bound_text(bound)}, not enforced (capability IPC_LOCK)"

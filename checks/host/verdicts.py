@@ -1,7 +1,7 @@
 """What do other health tools say, where their outputs were pasted?"""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.cluster.slurm import SlurmNode
@@ -33,6 +33,8 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "bandwidth-test": (look("nvidia-smi -q -d PERFORMANCE"), look("nodedoctor pcie")),
     "ipmitool": (look("ipmitool sel elist"), look("ipmitool sdr elist")),
     "numactl": (look("sudo dmidecode -t memory"), look("lscpu")),
+    "process-list": (look("sudo cat /proc/PID/stack"), look("nodedoctor driver.processes")),
+    "priority-counters": (look("sudo mlnx_qos -i INTERFACE"), look("nodedoctor net.roce")),
     "chronyc-sources": (look("chronyc tracking"), look("nodedoctor net.clock")),
     "edac": (look("nodedoctor kernel.memory"), look("sudo dmidecode -t memory")),
     "nvidia-smi-dmon": (look("nvidia-smi -q -d PERFORMANCE,POWER,CLOCK"), look("nodedoctor gpu")),
@@ -60,12 +62,14 @@ def verdicts(tools: OtherTools, slurm: SlurmNode | None) -> Iterator[Finding]:
             )
         elif verdict.result in ("fail", "warn"):
             judge = Finding.fail if verdict.result == "fail" else Finding.warn
-            yield judge(
+            finding = judge(
                 _verdict_summary(verdict),
                 subject=verdict.subject,
                 evidence=_verdict_evidence(verdict),
                 fix=_verdict_fix(verdict),
             )
+            why = _fitting_text(_MATTERS, verdict)
+            yield finding.matters_as(why) if why else finding
         elif verdict.result == "unknown":
             yield Finding.unknown(
                 "not-visible-here",
@@ -121,6 +125,16 @@ _ADVICE = (
     ("ipmitool", r"(?i:fan|temp|thermal)", "Check fans, filters and airflow."),
     ("ipmitool", r"(?i:memory|dimm|ecc)", "Replace the DIMM that the event log names."),
     (
+        "process-list",
+        "",
+        "No signal ends it, and its memory stays in use: drain the node and reboot it.",
+    ),
+    (
+        "priority-counters",
+        "",
+        "Use the same lossless priority (PFC, ECN) and trust mode on all adapters and on the switch.",
+    ),
+    (
         "numactl",
         "",
         "Reseat or replace the DIMMs that dmidecode does not list, and see the BIOS's memory errors.",
@@ -133,6 +147,33 @@ _ADVICE = (
     ),
 )
 """What to do by the tool and its words, the first row that fits."""
+
+
+_SENT_AGAIN = "What a link loses or damages is sent again, and every rank of the collective waits for it."
+_MATTERS = (
+    ("kubernetes-node", r"nvidia\.com/gpu", "A pod that needs all GPUs of a node never starts on this one."),
+    ("kubernetes-node", r"^Ready ", "Kubernetes starts no pod on a node that is not ready, and evicts pods."),
+    ("kubernetes-nodes", "", "Kubernetes starts no pod on a node that is not ready, and evicts pods."),
+    (
+        "fabric-manager-log",
+        "",
+        "Without the fabric manager every CUDA program on NVSwitches fails (error 802).",
+    ),
+    ("numactl", "", "Processes of that socket use the other's memory, at about half the bandwidth."),
+    ("perfquery", "", _SENT_AGAIN),
+    ("ibqueryerrors", "", _SENT_AGAIN),
+    ("priority-counters", "", _SENT_AGAIN),
+    ("process-list", "", "It keeps its GPU's memory, and the next job on this GPU runs out of it."),
+    ("nccl-lines", "", "Without GPUDirect RDMA each byte between nodes is copied through host memory."),
+)
+"""Why it matters, by the tool and its words, the first row that fits."""
+
+
+def _fitting_text(rows: Sequence[tuple[str, str, str]], verdict: Verdict) -> str:
+    texts = (
+        text for probe, pattern, text in rows if probe == verdict.probe and re.search(pattern, verdict.words)
+    )
+    return next(texts, "")
 
 
 _OTHER_VERSION = Fix(
@@ -200,10 +241,6 @@ def _verdict_fix(verdict: Verdict) -> Fix:
         return _MODULE
     if verdict.subject == "parameter:iommu":
         return _PASS_THROUGH
-    texts = (
-        text
-        for probe, pattern, text in _ADVICE
-        if probe == verdict.probe and re.search(pattern, verdict.words)
-    )
     advice = f"Run nodedoctor on the node, and compare what it and {verdict.tool} say of the same device."
-    return Fix(next(texts, advice), _LOOKS.get(verdict.probe, ()), "investigate", "nothing", "nodedoctor")
+    text = _fitting_text(_ADVICE, verdict) or advice
+    return Fix(text, _LOOKS.get(verdict.probe, ()), "investigate", "nothing", "nodedoctor")

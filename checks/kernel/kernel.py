@@ -19,6 +19,8 @@ from .pci_address import role, subject_of
 
 _FLOOD = 100
 """Corrected errors of one device in one log from which its link deserves a look: operational experience."""
+_STEADY, _BURST = 20, 30.0
+"""Fewer, if they come once a minute or faster, over more seconds than a burst; ours."""
 _SEATING = (
     "Reseat the card and its riser, check the power cables, update firmware; replace the card if it returns."
 )
@@ -40,7 +42,7 @@ def pcie(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     Judges: FAIL for uncorrected PCIe errors of GPUs and adapters and lost links, WARN for floods of corrected
     ones.
     Fix: Reseat the card or riser; watch pcie.replays.
-    Threshold: 100 corrected errors of one device in one log: operational experience.
+    Threshold: 100 corrected errors of one device in one log, or 20 with one a minute: operational experience.
     False positives: A drive that was pulled on purpose is reported as a surprise removal.
     Error texts:
     - PCIe Bus Error: severity=
@@ -76,7 +78,7 @@ def _pcie_device(
         _SEATING, (look("sudo lspci -vvv"),), "investigate", "every job on this node", "nodedoctor pcie"
     )
     if set(kinds) == {"corrected"}:
-        if kinds["corrected"] < _FLOOD:
+        if kinds["corrected"] < _FLOOD and not _is_steady(events):
             return Finding.info(f"{summary}, corrected by the link", subject=subject, evidence=evidence)
         return Finding.warn(f"{summary}, marginal link", subject=subject, evidence=evidence, fix=fix)
     if owner is None and _is_elsewhere(events):
@@ -88,6 +90,13 @@ def _pcie_device(
     if owner is None or all(event.when.at < log.booted for event in worst):
         return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+
+
+def _is_steady(events: Sequence[PcieError]) -> bool:
+    """Whether errors come at least every minute all along, and not in one burst as when a link is trained."""
+    times = [event.when.seconds for event in events if event.when.seconds is not None]
+    span = max(times) - min(times) if times else 0.0
+    return len(times) >= _STEADY and _BURST <= span <= 60.0 * len(times)
 
 
 def _is_elsewhere(events: Iterable[PcieError]) -> bool:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
-from nodedoctor.facts.kernel.events import NicEvent, NicKind, evidence_of, times
+from nodedoctor.facts.kernel.events import NicEvent, NicKind, evidence_of, line_of, times
 from nodedoctor.facts.kernel.kernel_log import KernelLog
 from nodedoctor.grouping import group_by
 from nodedoctor.model import Action, Finding, Fix, Moment, Step
+from nodedoctor.patterns import regex
 from nodedoctor.steps import look, reboot
 from nodedoctor.wording import count_with_noun
 
@@ -21,6 +22,12 @@ _FLAP_SECONDS = 24 * 3600.0
 """Within so much: Azure's node health check counts link flaps of a day."""
 _ONE_LOSS = 5.0
 """Within so much lines of several drivers tell of one loss of the link; ours."""
+_SLOT = regex(
+    r"\b(?P<has>\d{1,5}\.\d{1,3}) Gb/s available PCIe bandwidth"
+    r"(?:.{0,160}\(capable of (?P<possible>\d{1,5}\.\d{1,3}) Gb/s)?"
+)
+"""Linux, drivers/pci/pci.c, __pcie_print_link_status."""
+_SLOT_ADVICE = "Reseat the card or riser and see the slot's generation in the BIOS; else use another slot."
 _BOOT_SECONDS = 300.0
 """Links that are still without a cable are reported within minutes of boot."""
 
@@ -32,19 +39,46 @@ def nic(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     Why: a dead or flapping NIC stops every collective across nodes.
     Fix disturbs: every job that uses the NIC.
     Judges: FAIL when an adapter's driver failed to start or its firmware reported a fault; WARN when a link
-    is down or flaps.
+    is down or flaps, or its slot gives an adapter less than half of what one like it has.
     Fix: Check cable and firmware; reload the adapter's driver when no job runs.
     Threshold: 3 flaps within a day: Azure/azurehpc-health-checks; 300 s after boot are excused.
     False positives: Ports without a cable at boot, and mlx5's line about slot power.
     Error texts:
     - mlx5_core: Port module event
     """
-    events = [event for event in log.since(log.nics, moment) if event.kind != "plugged"]
+    logged = log.since(log.nics, moment)
+    slots = [*_judge_slots(logged)]
+    yield from slots
+    events = [event for event in logged if event.kind not in ("plugged", "slow-slot", "full-slot")]
     by_subject = group_by(events, _event_subject)
     for subject, adapter_events in by_subject.items():
         yield from _judge_adapter(subject, adapter_events, log)
-    if not events:
+    if not events and not slots:
         yield Finding.ok(f"no NIC error in {log.span}")
+
+
+def _judge_slots(events: list[NicEvent]) -> Iterator[Finding]:
+    """Adapters that a slot limits; where another that can do as much has twice its bandwidth, by a fault.
+
+    An adapter's link does not slow down when idle, as a GPU's does. All alike are what the board has.
+    """
+    slots = (event for event in events if event.kind in ("slow-slot", "full-slot"))
+    last = {event.device: (event, match) for event in slots if (match := _SLOT.search(event.text))}
+    full = {match["has"] for event, match in last.values() if event.kind == "full-slot"}
+    for event, match in last.values():
+        if event.kind == "full-slot":
+            continue
+        has, possible = match["has"], match["possible"]
+        amount = f": {has} of {possible} Gb/s" if possible else ""
+        subject, evidence = f"pci:{event.device}/slow-slot", [line_of(event)]
+        if possible in full and 0 < float(has) < float(possible) / 2:
+            summary = f"limited by its slot{amount}, which another adapter here has"
+            steps = _look_at_ports(f"pci:{event.device}")
+            fix = Fix(_SLOT_ADVICE, steps, "drain", "every job on this node", "nodedoctor kernel.nic nic")
+            yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+        else:
+            summary = f"limited by its slot{amount}{times([event])}"
+            yield Finding.info(summary, subject=subject, evidence=evidence)
 
 
 def _event_subject(event: NicEvent) -> str:
@@ -81,7 +115,6 @@ _NIC: dict[NicKind, tuple[str, str, Action]] = {
 
 
 _NOTES: dict[NicKind, str] = {
-    "slow-slot": "limited by its slot",
     "slot-power": "its slot advertises less power than it may draw (logged at every boot)",
     "errors": "work requests or commands failed",
     "register": "its firmware rejected a register command (monitoring tools can cause this)",

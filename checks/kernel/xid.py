@@ -72,8 +72,7 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
             links = {subject_of(link.device, gpus, pci) for link in behind if link}
             follows = () if None in behind else (f"kernel.xid@{subject}" for subject in sorted(links))
             yield _judge_gpu(device, harmful, log, gpus, pci).explained_by(*follows)
-    if excused:
-        yield excuse(excused)
+    yield from excuse(excused)
     if not by_device:
         yield Finding.ok(f"no Xid in {log.span}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.kernel.events import LoggedXid, line_of
@@ -81,18 +81,24 @@ def _same_job(first: When, second: When) -> bool:
     )
 
 
-def excuse(events: list[LoggedXid]) -> Finding:
-    """One line for all of them."""
+def excuse(events: list[LoggedXid]) -> Iterator[Finding]:
+    """One line for all errors of programs, and one for rows that were remapped."""
+    if programs := [event for event in events if event.code != _REMAPPED]:
+        names = ", ".join(sorted({event.name for event in programs if event.name})[:3])
+        where = f"{_codes(programs)}: program errors"
+        summary = fitting(f"{where}{f' ({names})' if names else ''}, not hardware", f"{where}, not hardware")
+        yield Finding.info(summary, subject="xid:programs", evidence=[line_of(e) for e in programs[:2]])
+    if remapped := [event for event in events if event.code == _REMAPPED]:
+        summary = f"{_codes(remapped)}: bad memory rows replaced by spare ones, no remap is pending"
+        yield Finding.info(summary, subject="xid:remapped", evidence=[line_of(e) for e in remapped[:2]])
+
+
+def _codes(events: list[LoggedXid]) -> str:
     codes = ", ".join(
         f"Xid {code} ({count} times)" if count > 1 else f"Xid {code}"
         for code, count in sorted(Counter(e.code for e in events).items())
     )
-    names = ", ".join(sorted({event.name for event in events if event.name})[:3])
-    devices = len({event.device for event in events})
-    where = f"{codes} on {count_with_noun(devices, 'GPU')}: program errors"
-    summary = fitting(f"{where}{f' ({names})' if names else ''}, not hardware", f"{where}, not hardware")
-    lines = [line_of(e) for e in events[:2]]
-    return Finding.info(summary, subject="xid:programs", evidence=lines)
+    return f"{codes} on {count_with_noun(len({event.device for event in events}), 'GPU')}"
 
 
 def clean(gpu: Gpu) -> bool:

@@ -10,7 +10,7 @@ from nodedoctor.facts.measured.collective import Collective
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.knowledge.fixes.bandwidth import SYSTEM, WRONG
 from nodedoctor.knowledge.floors import fitting_floors
-from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.patterns import regex
 from nodedoctor.steps import look
@@ -36,6 +36,17 @@ _DEPLOYED = Fix(
 )
 _LARGE = 2 << 30
 """Bytes from which a message reaches most of the bandwidth; chosen by us, no external source."""
+_TELLING, _ONE_PORT = 256 << 20, 10.0
+"""Bytes from which a collective over few nodes nears its rate, and GB/s that a port of EDR exceeds; ours."""
+_NO_RDMA = Fix(
+    "See which network NCCL chose (NCCL_DEBUG=INFO): where it says NET/Socket, it sees no RDMA device, or no "
+    "plug-in of the cloud. In a container pass /dev/infiniband through.",
+    (look("rdma link"), look("ibv_devinfo"), look("env | grep NCCL_"), look("nodedoctor ib nccl")),
+    "config",
+    "nothing",
+    "nodedoctor ib",
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+)
 _OF_HARDWARE = ("Page Retirement/Row Remap", "Inforom", "memory")
 """Tests that are of a GPU, under the heading Deployment too (NVIDIA/DCGM, dcgmi/Diag.cpp)."""
 
@@ -105,6 +116,25 @@ def wrong_results(tests: NcclTests) -> Iterator[Finding]:
         yield Finding.ok("no result was wrong")
 
 
+def _judge_nodes(tests: NcclTests, model: GpuModel | None, summary: str, evidence: list[Evidence]) -> Finding:
+    """Several nodes have no floor; boards with NVLink that do not fill one old port are not on RDMA."""
+    boards = model is not None and model.datacentre and model.nvlink_links and not model.nvlink_optional
+    largest = max(tests.busbw_gbytes_s)
+    summary = f"{summary} over {tests.nodes} nodes"
+    if boards and largest >= _TELLING and tests.busbw_gbytes_s[largest] < _ONE_PORT:
+        why = "a path is broken, or NCCL uses TCP"
+        if tests.network == "Socket":
+            why = "NCCL uses TCP (Using network Socket)"
+            evidence = [
+                quoted_like("all-reduce-perf", r"^.*NCCL INFO (?:NET/IB|Using network).*$"),
+                *evidence,
+            ]
+        summary = f"{summary}, less than one port of 100 Gbit/s carries: {why}"
+        lead = f"all_reduce over {tests.nodes} nodes: {tests.busbw_gbytes_s[largest]} GB/s, {why}"
+        return Finding.warn(summary, evidence=evidence, fix=_NO_RDMA).led_by(lead)
+    return Finding.info(f"{summary}; no floor is known for several nodes", evidence=evidence)
+
+
 @check(
     "deep.nccl-tests",
     "all_reduce_perf (nccl-tests)",
@@ -117,7 +147,8 @@ def nccl_tests(told: NcclTests, job: Collective | None, board: Board | None) -> 
 
     Why: vendors and clouds compare with it.
     Fix disturbs: every job on the node while it is drained.
-    Judges: FAIL when all_reduce_perf reports less than the floor of this board.
+    Judges: FAIL when all_reduce_perf reports less than the floor of this board, WARN when boards with NVLink
+    do not even fill one port of 100 Gbit/s between nodes.
     Fix: Take the node out of service and find the GPU with bandwidth.p2p and compute.gemm.
     Threshold: From 2 GiB on less than half of the floor of larger messages (ours). Floors by model, number of
     GPUs and message size are rows of the
@@ -139,6 +170,9 @@ def nccl_tests(told: NcclTests, job: Collective | None, board: Board | None) -> 
     summary = f"busbw {told.busbw_gbytes_s[largest]} GB/s at {largest >> 20} MiB{nccl}{beside}"
     devices = gpu_model(told.model)
     model = devices.name if devices else board.model or "" if board else ""
+    if told.nodes > 1:
+        yield _judge_nodes(told, devices, summary, evidence)
+        return
     gates = fitting_floors("all_reduce", model, gpus=told.gpus, size=largest)
     of_larger = fitting_floors("all_reduce", model, gpus=told.gpus) if largest >= _LARGE else []
     if not gates and of_larger and told.busbw_gbytes_s[largest] < of_larger[-1].least / 2:

@@ -58,15 +58,22 @@ def clock(net: Net, services: Services | None, machine: Machine | None) -> Itera
         yield Finding.unknown("not-visible-here", "the kernel does not report it")
     elif net.synchronised:
         bound = net.clock_error_seconds
-        yield Finding.ok(f"synchronised{names}" + (f", within {bound:.3g} s" if bound is not None else ""))
+        yield Finding.ok(
+            f"the clock is synchronised{names}" + (f", within {bound:.3g} s" if bound is not None else "")
+        )
     elif machine is not None and machine.form == "wsl2":
         yield Finding.info("Windows sets it, which does not report it to the kernel")
     elif _is_kept_by_service(net, running):
         yield Finding.info(f"kept{names}, which does not report it to the kernel")
     else:
         fix = Fix(
-            "Enable one time service.",
-            (repair("sudo timedatectl set-ntp true"), look("chronyc tracking")),
+            "Enable one time service, and see that it reaches a source: stratum 0 or no chosen source is a "
+            "firewall or a wrong server.",
+            (
+                look("chronyc tracking"),
+                look("chronyc sources -v"),
+                repair("sudo timedatectl set-ntp true", when="timedatectl shows no active NTP service"),
+            ),
             "config",
             "nothing",
             "nodedoctor net.clock",

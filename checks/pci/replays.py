@@ -37,10 +37,12 @@ def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> 
 
     Why: every replay is a corrupted packet sent again; many make a link slow, and it may fail completely.
     Fix disturbs: every job on the node while a card is reseated.
-    Judges: WARN when a GPU repeats packets faster than the limit, or far more than its peers.
+    Judges: WARN when a GPU repeats packets faster than the limit, far more than its peers, or until the link
+    retrains.
     Fix: Reseat the card, riser or module.
     Threshold: NVIDIA/DCGM, DcgmHealthWatch.cpp: rates per lane and generation; 100 times the peers and 1000
-    at least are ours.
+    at least are ours, and with so many any rollover of the replay number (PCI Express: four replays of one
+    packet failed, and the link is trained again).
     False positives: A handful of replays at link training is normal.
     """
     if not gpus.gpus:
@@ -76,6 +78,10 @@ def _judge_replays(
         summary = f"{count_with_noun(count, 'replay')} since boot, above DCGM's limit"
     elif median is not None and count >= REPLAYS_LEAST and count >= REPLAYS_PEERS * median:
         summary = f"{count_with_noun(count, 'replay')}, median of its peers {median}"
+    elif count >= REPLAYS_LEAST and gpu.pcie_replay_rollovers:
+        times = count_with_noun(gpu.pcie_replay_rollovers, "time")
+        evidence = [*values(source, gpu, "pcie_replay_rollovers"), *evidence]
+        summary = f"{count_with_noun(count, 'replay')}; the link had to retrain {times}"
     elif count >= REPLAYS_LEAST:
         return Finding.info(
             f"{count_with_noun(count, 'replay')} in total", subject=gpu.subject, evidence=evidence

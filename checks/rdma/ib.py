@@ -18,7 +18,7 @@ from nodedoctor.knowledge.fixes.rdma import cable, enable, port_fix, subnet_mana
 from nodedoctor.knowledge.infiniband import phys_state, port_state
 from nodedoctor.model import Expect, Finding, Fix, quoted_like
 from nodedoctor.steps import look, repair
-from nodedoctor.wording import comma_list, count_with_noun
+from nodedoctor.wording import comma_list, count_with_noun, fitting
 
 from .link_type import other_link_types
 from .storage_adapters import storage_adapters_in_use
@@ -117,10 +117,18 @@ def _judge_ports(ib: Ib, rails: Rails, sign: str = "") -> Iterator[Finding]:
     """The state of each port; `sign` is what shows that ports which never had a link should have one."""
     active = [port for port in rails.ports if port.active]
     if active:
-        names = comma_list((port.name for port in active), 4)
+        names = [port.name for port in active]
         kinds = Counter(port.kind for port in active)
         counts = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
-        yield Finding.ok(f"{counts} active: {names}", evidence=ib.evidence(active[0]))
+        more = [port.name for port in rails.others if port.active]
+        summary = f"{counts} active: {comma_list(names, 4)}"
+        if more:
+            summary = fitting(
+                f"{summary}; also {comma_list(more, 4)}",
+                f"{counts} active: {comma_list(names, 2)}; also {comma_list(more, 2)}",
+                f"{counts} active; also {count_with_noun(len(more), 'other port')}",
+            )
+        yield Finding.ok(summary, evidence=ib.evidence(active[0]))
     for port in rails.ports:
         physical = phys_state(port.phys_state or "")
         if not port.active:

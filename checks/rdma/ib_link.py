@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nodedoctor.declare.peers import Attribute, Outlier, odd_ones
+from nodedoctor.declare.peers import Attribute, odd_ones
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.rdma.error_growth import RdmaGrowth
 from nodedoctor.facts.rdma.port import IbPort
@@ -13,7 +13,7 @@ from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.fixes.rdma import cable, port_fix
 from nodedoctor.knowledge.infiniband import Counter, adapter, counter
 from nodedoctor.knowledge.infiniband import rate as generation
-from nodedoctor.model import Finding, reading
+from nodedoctor.model import Evidence, Finding, reading
 from nodedoctor.record import replace
 from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
@@ -35,12 +35,12 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
     Why: a collective runs at the speed of its slowest rail; two ends with different MTUs do not connect.
     Fix disturbs: traffic on that port.
     Judges: FAIL when a rail is slower than most of its peers, WARN when it is less certain which rate is
-    right, or when three peers or more agree in another active MTU.
+    right, or when three peers or more agree in another active MTU, or the only other card has another.
     Fix: Reseat or change the cable; check the switch port's speed and MTU.
     Threshold: Rates per lane in the ib table, and the peers; 20 Gb/s at least (four lanes of DDR).
     False positives: Ports that a site runs at a lower rate on purpose, all alike.
     """
-    mtus = [_other_packets(outlier, ib) for outlier in _odd_mtus(rails.ports)]
+    mtus = [*_odd_mtus(rails.ports, ib)]
     yield from mtus
     ports = [port for port in rails.ports if port.active and port.rate_gbps is not None]
     if not ports:
@@ -65,23 +65,33 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
 _MTU: Attribute[IbPort] = Attribute("active MTU", "capability", lambda port: port.active_mtu)
 
 
-def _odd_mtus(ports: Sequence[IbPort]) -> Iterator[Outlier[IbPort]]:
-    """Active ports of one kind and rate whose packets differ from those of most others."""
+def _odd_mtus(ports: Sequence[IbPort], ib: Ib) -> Iterator[Finding]:
+    """Active ports of one kind and rate whose packets differ from most others', or from their only peer's.
+
+    Of two cards neither needs to be right; the two ports of one card may serve two networks.
+    """
     groups = group_by(
         (port for port in ports if port.active), lambda port: (port.model, port.link_layer, port.rate_gbps)
     )
     for group in groups.values():
-        yield from (outlier for outlier in odd_ones(group, (_MTU,)) if outlier.peers >= MTU_PEERS)
+        for outlier in odd_ones(group, (_MTU,)):
+            if outlier.peers >= MTU_PEERS:
+                summary = f"active MTU {outlier.value}, {outlier.peers} others {outlier.usual}"
+                yield _other_packets(outlier.device, summary, ib.evidence(outlier.device))
+        low, high = group[0], group[-1]
+        if len(group) == 2 and low.card != high.card and low.active_mtu and high.active_mtu:
+            low, high = sorted(group, key=lambda port: port.active_mtu or 0)
+            if low.active_mtu != high.active_mtu:
+                summary = f"active MTU {low.active_mtu}, its only peer {high.name} {high.active_mtu}"
+                yield _other_packets(low, summary, [*ib.evidence(low), *ib.evidence(high)])
 
 
-def _other_packets(outlier: Outlier[IbPort], ib: Ib) -> Finding:
-    port = outlier.device
+def _other_packets(port: IbPort, summary: str, evidence: list[Evidence]) -> Finding:
     text = (
         "Set one MTU on all rails: of the interface for RoCE, of the partition and the switch for InfiniBand."
     )
-    summary = f"active MTU {outlier.value}, {outlier.peers} others {outlier.usual}"
     fix = port_fix(text, (look("ibv_devinfo -d {}", port.hca),), "config")
-    return Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)
+    return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=fix)
 
 
 def _slow_rail(port: IbPort, top: float, full: int, slow: int, ib: Ib, sure: bool) -> Finding:

@@ -88,7 +88,9 @@ def _judge_arch(
     if gpu is None:
         return Finding.unknown("not-visible-here", f"compute capability of {name} unknown")
     what = f"{name} is sm_{gpu[0]}{gpu[1]}, torch {torch.version} is compiled for {' '.join(archs)}"
-    by = next((arch for arch in archs if _runs_on(arch, gpu)), None)
+    fitting = [arch for arch in archs if _runs_on(arch, gpu)]
+    compiled = [arch for arch in fitting if arch.startswith("sm_")]
+    by = max(compiled or fitting, key=_parse_arch, default=None)
     if by is not None and by.startswith("sm_"):
         return Finding.ok(f"{name} (sm_{gpu[0]}{gpu[1]}) runs torch's code for {by}", evidence=evidence)
     fix = _arch_fix(target, torch, gpu)

@@ -97,9 +97,12 @@ SHAPES: tuple[Shape, ...] = (
             "Attached GPUs",
             "HW Slowdown",
             "Remapping Failure Occurred",
+            "Replays Since Reset",
+            "Replay Number Rollovers",
             "ecc.errors.",
         ),
-        r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|Remapping Failure Occurred)\s{1,60}:"
+        r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|Remapping Failure Occurred"
+        r"|Replays Since Reset|Replay Number Rollovers)\s{1,60}:"
         r"|ecc\.errors\.[\w.]{1,60}\s{0,60}:",
         "a part of nvidia-smi -q",
         "nvidia-smi-q",
@@ -477,7 +480,8 @@ SHAPES: tuple[Shape, ...] = (
         "all-reduce-perf",
         "NVIDIA/nccl-tests 2.10 to 2.17, src/common.cu",
         tool="all_reduce_perf -b 64M -e 1G -f 4 -g 8",
-        body=r"\s*[#\d]",
+        body=r"\s*[#\d]|NCCL version \d"
+        r"|[\w.-]{1,64}:\d{1,9}:\d{1,9} \[\d{1,3}\] NCCL INFO (?:Bootstrap|NET/|Using network)",
     ),
     *VERDICT_SHAPES,
     *HOST_SHAPES,

@@ -290,7 +290,7 @@ def _split_line(line: str) -> str:
 
 _DF_ROW = re.compile(
     r"^(\S{1,400}) {1,200}(?:[a-z][\w.]{1,20} {1,20})?(\S{1,20}) {1,20}(\S{1,20}) {1,20}(\S{1,20}) {1,20}"
-    r"\d{1,3}% {1,20}(/\S{0,400})$",
+    r"(\d{1,3})% {1,20}(/\S{0,400})$",
     re.M,
 )
 _BYTES = re.compile(r"(\d{1,18}(?:\.\d{1,3})?)([KMGTPE]?)(?:i?B)?")
@@ -334,7 +334,12 @@ def _mounted(piece: Piece) -> Iterator[tuple[str, str, dict[str, int]]]:
         for row in _DF_ROW.finditer(piece.text, head.end(), end):
             sizes = [_number_of_bytes(text, unit) for text in row.groups()[1:4]]
             if None not in sizes:
-                yield row[5], row[1], {name: size or 0 for name, size in zip(names, sizes, strict=True)}
+                share = {} if "inodes" in names else {"used_percent": int(row[5])}
+                yield (
+                    row[6],
+                    row[1],
+                    {name: size or 0 for name, size in zip(names, sizes, strict=True)} | share,
+                )
 
 
 def file_systems(pieces: Sequence[Piece]) -> str:
@@ -362,10 +367,31 @@ def processors(pieces: Sequence[Piece]) -> str:
     return json.dumps({"files": files}) if files else ""
 
 
+_ADAPTER = re.compile(
+    r"^.{0,160}?\b(?P<hca>[\w.-]{1,64}) \(MT(?P<part>\d{3,6}) - (?P<board>[\w.-]{1,40})\s{0,9}\)"
+    r".{0,200}? fw (?P<fw>\d[\d.]{3,20}) port (?P<port>\d{1,3}) \((?P<state>[A-Z]{2,12}) {0,2}\) {1,6}==>.*$",
+    re.M,
+)
+"""A row of `ibdev2netdev -v`."""
+
+
+def adapters(pieces: Sequence[Piece]) -> str:
+    """`ibv_devinfo`, and the rows of `ibdev2netdev -v` as it prints the same."""
+    return "".join(
+        _ADAPTER.sub(
+            r"hca_id:\t\g<hca>\n\tfw_ver:\t\g<fw>\n\tvendor_part_id:\t\g<part>\n\tboard_id:\t\g<board>\n"
+            r"\t\tport:\t\g<port>\n\t\t\tstate:\tPORT_\g<state>\n",
+            piece.text,
+        )
+        for piece in pieces
+    )
+
+
 CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
     "env": variables,
     "host": processors,
     "driver-files": loaded_modules,
+    "ibv-devinfo": adapters,
     "net": interfaces,
     "nvidia-smi-nvlink": link_states,
     "ethtool": statistics,

@@ -97,6 +97,14 @@ HOST_SHAPES: tuple[Shape, ...] = (
         body=r"\s*[A-Z][\w ()/-]{0,40}:|\s+\S|WARNING: ",
     ),
     by_lines(
+        (" ==> ",),
+        rf"{FRONT}[ \t]{{0,12}}(?:[\da-f]{{4,8}}:)?[\da-f]{{2}}:[\da-f]{{2}}\.[0-7] [\w.-]{{1,64}} \(MT\d"
+        r"[^\n]{1,240}? fw \d[\d.]{3,20} port \d{1,3} \([A-Z]{2,12} {0,2}\) {1,6}==> [^\n]{1,200}$",
+        "ibdev2netdev -v",
+        "ibv-devinfo",
+        "MLNX_OFED and Mellanox/container_scripts, ibdev2netdev",
+    ),
+    by_lines(
         ("==>",),
         FRONT + r"[\w.-]{1,64} {1,20}port {1,6}\d{1,3} {1,6}==> {1,6}[\w.@-]{1,64} {1,20}\((?:Up|Down)\)"
         r"[^\n]{0,200}$",
@@ -129,6 +137,36 @@ HOST_SHAPES: tuple[Shape, ...] = (
         "ethtool 3.4 to 6.15",
         tool="ethtool INTERFACE",
         body=r"\s+\S|Cannot get |netlink error: ",
+        joins=True,
+    ),
+    by_lines(
+        ("x_prio",),
+        FRONT + r"[ \t]{0,20}[rt]x_prio[0-7]_\w{3,40}: \d{1,20}[ \t]{0,20}$",
+        "counters of ethtool -S",
+        "priority-counters",
+        "ethtool 3.4 to 6.15",
+        tool="ethtool -S INTERFACE",
+        body=r"\s*[rt]x_\w{3,60}: \d{1,20}$",
+    ),
+    by_head(
+        ("DCBX mode: ", "Priority trust state: ", "PFC configuration:"),
+        r"(?:DCBX mode: \w|Priority trust state: \w|PFC configuration:[ \t]{0,9}\n[^\n]{0,40}?priority )",
+        "mlnx_qos",
+        "mlnx-qos",
+        "MLNX_OFED and Mellanox/mlnx-tools, mlnx_qos",
+        tool="sudo mlnx_qos -i INTERFACE",
+        body=r"\s+\S|(?:DCBX mode|Priority trust state|dscp2prio mapping|default priority|Receive buffer size"
+        r"|Cable len|PFC configuration|tc)\b[^:\n]{0,12}:",
+    ),
+    by_head(
+        "PPID",
+        r"(?:[A-Z%][A-Z%_]{1,11}[ \t]{1,40}){0,6}PID[ \t]{1,40}(?:[A-Z%][A-Z%_]{0,11}[ \t]{1,40}){0,6}PPID\b"
+        r"[^\n]{0,80}\bS(?:TAT)?\b[^\n]{0,80}(?:CMD|COMMAND)[ \t]{0,9}(?:\n|$)",
+        "ps",
+        "process-list",
+        "procps 3.3 to 4.0, ps/output.c",
+        tool="ps -eo pid,ppid,stat,etime,user,cmd",
+        body=r"\s*(?:[\w+.-]{1,32}\s+){0,4}\d{1,8}\s+\S",
         joins=True,
     ),
     by_head(

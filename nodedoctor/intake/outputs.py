@@ -14,7 +14,7 @@ from nodedoctor.record import record, replace
 
 _RECORD = re.compile(r"^\d{1,3},\d{1,12},(\d{1,15}),[^;\n]{1,40};", re.M)
 """The front of a line of /dev/kmsg: level, number, microseconds, flags (Linux, ABI/testing/dev-kmsg)."""
-_ALSO = {"disk": ("limits",)}
+_ALSO = {"disk": ("limits",), "ethtool": ("priority-counters",)}
 """Other probes that an output tells something of: df has the size of /dev/shm."""
 COPY = 0.5
 """Share of the longest copy from which a later one is as good: it is the newer state of the node. Ours."""
@@ -50,8 +50,8 @@ def snapshot_of(outputs: list[NodeOutput], name: str) -> Snapshot:
     kinds: dict[str, list[Piece]] = {}
     for item in outputs:
         probe = item.piece.shape.probe
-        for name in (probe, *_ALSO.get(probe, ())) if probe else ():
-            kinds.setdefault(name, []).append(item.piece)
+        for kind in (probe, *_ALSO.get(probe, ())) if probe else ():
+            kinds.setdefault(kind, []).append(item.piece)
     read = ((probe, _probe_observation(probe, pieces)) for probe, pieces in kinds.items())
     observations = {probe: observation for probe, observation in read if observation is not None}
     host = next((item.piece.host for item in outputs if item.piece.host), "") or name

@@ -50,10 +50,10 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
         *("slurm-node", "sinfo", "sinfo-reasons", "kubernetes-node", "kubernetes-nodes", "kubernetes-pod"),
         *("nvcre-report", "ray-status", "device-plugin"),
     ),
-    "services": ("services", "fabric-manager-log"),
-    "network": ("net", "ethtool", "chronyc-sources"),
+    "services": ("services", "fabric-manager-log", "imex-domain"),
+    "network": ("net", "ethtool", "chronyc-sources", "priority-counters", "mlnx-qos"),
     "stack": ("collect-env", "pip-list"),
-    "host": ("disk", "limits", "numactl", "edac", "ipmitool", "host", "host-messages"),
+    "host": ("disk", "limits", "numactl", "edac", "ipmitool", "host", "host-messages", "process-list"),
     "job": ("env", "nccl-inspector", "nccl-lines"),
     "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf", "p2p-bandwidth", "bandwidth-test"),
 }

@@ -460,5 +460,10 @@ _OF_CLUSTERS = (
 )
 """Outputs about other nodes than the one at whose prompt they were asked for."""
 _MATRICES = ("nvidia-smi-topo", "nvidia-smi-topo-p2p")
-_HOLDS = {"env": ("collect-env",), "pip-list": ("collect-env", "pip-list"), "nvidia-smi-topo": _MATRICES}
+_HOLDS = {
+    "env": ("collect-env",),
+    "pip-list": ("collect-env", "pip-list"),
+    "nvidia-smi-topo": _MATRICES,
+    "priority-counters": ("ethtool",),
+}
 """Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

@@ -14,6 +14,7 @@ _OPEN = r"(?:\{\s{0,20})?"
 DCGM = "NVIDIA/DCGM 2.4 to 4.5"
 RDMA_CORE = "linux-rdma/rdma-core 17 to 60"
 KUBECTL = "kubernetes/kubectl 1.10 to 1.35, pkg/describe/describe.go"
+IMEX = "NVIDIA's IMEX guide, R550 to R590"
 _DESCRIBED = r"\s+\S|[A-Z][\w -]{1,30}:"
 """Lines of `kubectl describe`: headings and keys at one margin, their values further in."""
 
@@ -124,8 +125,9 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         first=True,
     ),
     by_head(
-        ("Capacity:", "Allocatable:"),
-        r"(?:Capacity|Allocatable):[ \t]{0,20}\n[^\n]{0,80}?\b(?:cpu|nvidia\.com/[\w.-]{1,40}):[ \t]",
+        ("Capacity:", "Allocatable:", "Conditions:"),
+        r"(?:Conditions:[ \t]{0,20}\n[^\n]{0,80}?Type[ \t]{1,40}Status[ \t]{1,40}LastHeartbeatTime"
+        r"|(?:Capacity|Allocatable):[ \t]{0,20}\n[^\n]{0,80}?\b(?:cpu|nvidia\.com/[\w.-]{1,40}):[ \t])",
         "a part of kubectl describe node",
         "kubernetes-node",
         KUBECTL,
@@ -253,6 +255,23 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         "NVIDIA fabric manager user guide, R450 to R590",
         tool="sudo tail -50 /var/log/fabricmanager.log",
         body=r"Message payload details:|[^\n]{0,60}nvidia-fabricmanager\.service: ",
+    ),
+    by_head(
+        "Connectivity Table Legend:",
+        r"Connectivity Table Legend:",
+        "the legend of nvidia-imex-ctl -N",
+        "",
+        IMEX,
+        body=r"\d\d?/\d\d?/\d{4} [\d:]|(?:[INRDAC]|![VM]!) - ",
+    ),
+    by_head(
+        "Nodes:",
+        r"Nodes:[ \t]{0,9}\n[^\n]{0,80}?Node #\d{1,4}[ \t]{1,9}[-*] \S",
+        "nvidia-imex-ctl -N",
+        "imex-domain",
+        IMEX,
+        body=r"\s+(?:Nodes|\d)|Node #|Domain State:",
+        first=True,
     ),
     by_head(
         ("Errors for ", "## Summary: "),

@@ -52,7 +52,7 @@ def test_who_is_waited_for_is_no_majority(few, waiting, is_so):
 def test_a_running_time_service_is_named():
     units = tuple(Service(name, "loaded", state) for name, state in SERVICES.items())
     (found,) = judge("net.clock", Net(synchronised=True, clock_error_seconds=0.002), Services(units))
-    assert found.summary == "synchronised (chrony), within 0.002 s"
+    assert found.summary == "the clock is synchronised (chrony), within 0.002 s"
 
 
 def peers(refused: str, board: Board | None, status: str = "CNS") -> list[Finding]:

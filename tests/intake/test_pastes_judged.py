@@ -172,8 +172,20 @@ def test_a_port_with_another_mtu_than_three_or_more_is_a_warning(
     first, *others = blocks.split("\t\t\tsm_lid:")
     text = first + size.format(mtu) + size.format(4096).join(others)
     found = [alarm for alarm in alarms(replay(tmp_path, {"ibv-devinfo": text})) if "active MTU" in alarm]
-    expected = ["WARN ib.rate@port:mlx5_0/1: active MTU 1024, " + f"{ports - 1} others 4096"]
-    assert found == (expected if mtu == 1024 and ports > 3 else [])
+    others_have = "its only peer mlx5_1/1 4096" if ports == 2 else f"{ports - 1} others 4096"
+    expected = [f"WARN ib.rate@port:mlx5_0/1: active MTU 1024, {others_have}"]
+    assert found == (expected if mtu == 1024 and ports != 3 else [])
+
+
+def test_the_two_ports_of_one_card_may_have_two_mtus(tmp_path: Path):
+    first, second, third = devinfo(UP, UP).split("\t\t\tsm_lid:")
+    size = "\t\t\tactive_mtu:\t\t{} (3)\n\t\t\tsm_lid:"
+    text = f"{first}{size.format(1024)}{second}{size.format(4096)}{third}"
+    one_card = text.replace("a088:c203:0001:0001", "a088:c203:0000:0001")
+    assert [bool(alarms(replay(tmp_path, {"ibv-devinfo": paste}))) for paste in (text, one_card)] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("down", range(8))
@@ -604,6 +616,25 @@ def test_memory_that_no_process_holds_is_an_open_question(
         f.summary for result in report.results for f in result.findings if "no process is listed" in f.summary
     ]
     assert (bool(notes), alarms(report)) == (open_question, [])
+
+
+@pytest.mark.parametrize(("holders", "warns"), [((5,), True), ((1, 6), True), ((0, 1, 2, 3), False)])
+def test_memory_of_few_idle_gpus_of_a_board_is_a_leftover(
+    tmp_path: Path, holders: tuple[int, ...], warns: bool
+):
+    text = whole_table(8, {gpu: "61000MiB" for gpu in holders}, {})
+    assert bool(alarms(replay(tmp_path, {"nvidia-smi": text}))) is warns
+
+
+NO_SLICES = "| MIG devices:                          |\n|  No MIG devices found                 |\n"
+
+
+@pytest.mark.parametrize(("below", "warns"), [(NO_SLICES, True), ("", False)])
+def test_a_list_of_instances_that_is_empty_tells_without_the_processes(
+    tmp_path: Path, below: str, warns: bool
+):
+    text = whole_table(4, {}, {3: False}).partition(BOX)[0] + below
+    assert bool(alarms(replay(tmp_path, {"nvidia-smi": text}))) is warns
 
 
 def bridge(

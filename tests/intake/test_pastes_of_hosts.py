@@ -204,6 +204,7 @@ def test_blocks_of_df_are_counted_in_the_unit_of_its_heading(used: int, free: in
     space = json.loads(file_systems([piece]))["statvfs"]["/data"]
     assert space == {
         "size_bytes": (used + free) * unit, "used_bytes": used * unit, "free_bytes": free * unit,
+        "used_percent": 50,
     }  # fmt: skip
 
 
@@ -523,3 +524,11 @@ def test_links_that_a_mail_leaves_out_are_not_counted_as_there(shown: set[int]):
     text += "".join(f"\t Link {link}: 26.562 GB/s\n" for link in sorted(shown))
     gap = "" if shown == set(range(len(shown))) else " shown"
     assert f"{len(shown)} of {len(shown)}{gap} NVLinks up" in str(of_mail(text)["headline"])
+
+
+@pytest.mark.parametrize("source", ["10.3.0.9@o2ib:/work", "mgs1@tcp:mgs2@tcp:/work", "nas-2:/work"])
+def test_a_row_of_df_is_no_prompt_and_its_share_is_that_of_df(tmp_path: Path, source: str):
+    text = f"{DF}{source}             lustre    3.6P  2.2P  1.2P  66% /work\n"
+    parts = split(text)
+    assert len(parts.pieces) == 1 and not parts.rest
+    assert json.loads(file_systems(parts.pieces))["statvfs"]["/work"]["used_percent"] == 66

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import smi_texts
+from pastes import PASTES
 
 from nodedoctor.intake.judge import Reading, read
 from nodedoctor.intake.outputs import NodeOutput, readable, snapshot_of
@@ -234,3 +235,73 @@ def test_the_lowest_frequency_is_a_warning_where_the_driver_does_not_choose(
 def test_an_iommu_that_was_switched_on_to_translate_is_a_warning(front: str, parameters: str, sick: bool):
     entries = alarms(f"{front}BOOT_IMAGE=/boot/vmlinuz-5.15.0-122-generic root=/dev/md0 {parameters}\n")
     assert len(entries) == sick
+
+
+@pytest.mark.parametrize(
+    ("counts", "sick"),
+    [([(7300, 2)], 1), ([(7300, 0)], 0), ([(3, 1)], 0), ([(0, 0), (41000, 9), (2, 0)], 1)],
+)
+def test_replays_that_grep_left_of_q_are_judged(counts: list[tuple[int, int]], sick: int):
+    lines = "".join(
+        f"        Replays Since Reset               : {count}\n"
+        f"        Replay Number Rollovers           : {rolled}\n"
+        for count, rolled in counts
+    )
+    assert (
+        sum("pcie.replays" in line for line in alarms(f"$ nvidia-smi -q | grep -i replay\n{lines}")) == sick
+    )
+
+
+@pytest.mark.parametrize("front", ["", "root@gpu7:~# "])
+def test_a_node_is_never_called_by_what_was_asked(front: str):
+    (node,) = reading(f"{front or '$ '}nvidia-smi -q | grep -i replay\n  Replays Since Reset : 12\n").nodes
+    assert node.name == ("gpu7" if front else "")
+
+
+LINE = (
+    "0000:{0:x}0:00.0 mlx5_{0} (MT4125 - MCX653106A) ConnectX-6 Dx EN card, 100GbE fw {1} port 1 "
+    "(ACTIVE) ==> eth{0} (Up)\n"
+)
+
+
+@pytest.mark.parametrize("odd", [None, 0, 3])
+def test_rows_of_ibdev2netdev_tell_the_firmware(odd: int | None):
+    rows = [LINE.format(card, "22.39.2048" if card - 1 == odd else "22.41.1000") for card in range(1, 5)]
+    warned = alarms("$ ibdev2netdev -v\n" + "".join(rows))
+    assert ["firmware 22.39.2048, 3 others" in line for line in warned] == ([] if odd is None else [True])
+
+
+TRAYS = """Connectivity Table Legend:
+I - Invalid - Node wasn't reachable, no connection status available
+C - Connected - Ready for operation
+
+03/02/2026 08:14:55.071
+"""
+
+
+@pytest.mark.parametrize("legend", [TRAYS, ""])
+@pytest.mark.parametrize("state", ["UP", "DEGRADED", "DOWN"])
+def test_the_state_of_an_imex_domain_is_judged(legend: str, state: str):
+    text = legend + PASTES["imex-domain"].replace("State: UP", f"State: {state}")
+    if state != "UP":
+        text = text.replace("READY  ", "UNAVAILABLE", 1)
+    result = reading(f"$ nvidia-imex-ctl -N\n{text}")
+    assert result.unrecognised == []
+    warned = [line for line in alarms(f"$ nvidia-imex-ctl -N\n{text}") if "fabric.imex-domain" in line]
+    assert bool(warned) is (state != "UP")
+
+
+CONDITIONS = """Conditions:
+  Type             Status  LastHeartbeatTime                 LastTransitionTime                Reason          Message
+  ----             ------  -----------------                 ------------------                ------          -------
+  MemoryPressure   False   Mon, 02 Mar 2026 07:10:00 +0000   Sun, 01 Mar 2026 07:10:00 +0000   KubeletHasSuff  enough
+  Ready            {0}   Mon, 02 Mar 2026 07:10:00 +0000   Mon, 02 Mar 2026 06:59:00 +0000   Kubelet         {1}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_the_conditions_of_a_node_are_read_without_its_name(ready: bool):
+    (piece,) = split(CONDITIONS.format(str(ready), "ok" if ready else "container runtime is down")).pieces
+    assert piece.shape.probe == "kubernetes-node"
+    found = alarms(f"$ kubectl describe node a7 | sed -n '/Conditions/,$p'\n{piece.text}")
+    assert ["container runtime is down" in line for line in found] == ([] if ready else [True])

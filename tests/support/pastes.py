@@ -350,6 +350,39 @@ BANDWIDTH_TEST = (
     " Device to Host Bandwidth, 1 Device(s)\n PINNED Memory Transfers\n"
     "   Transfer Size (Bytes)\tBandwidth(GB/s)\n   32000000\t\t\t54.8\n\nResult = PASS\n"
 )
+IMEX = """Nodes:
+Node #0   * 10.2.0.7 *       - READY                - Version: 580.95.05    - Hostname: tray7
+Node #1   - 10.2.0.8         - READY                - Version: 580.95.05    - Hostname: tray8
+
+ Nodes From\\To  0   1
+       0        C   C
+       1        C   C
+Domain State: UP
+"""
+PRIORITIES = """     rx_prio4_bytes: 733104772130
+     rx_prio4_packets: 602113345
+     rx_prio4_discards: 0
+     tx_prio4_pause: 1204
+"""
+MLNX_QOS = """DCBX mode: OS controlled
+Priority trust state: dscp
+dscp2prio mapping:
+\tprio:0 dscp:07,06,05,04,03,02,01,00,
+\tprio:4 dscp:39,38,37,36,35,34,33,32,
+default priority:
+Receive buffer size (bytes): 20016,156096,0,0,0,0,0,0,total_size=1027728
+Cable len: 7
+PFC configuration:
+\tpriority    0   1   2   3   4   5   6   7
+\tenabled     0   0   0   0   1   0   0   0
+\tbuffer      0   0   0   0   1   0   0   0
+tc: 0 ratelimit: unlimited, tsa: vendor
+\t priority:  1
+"""
+PROCESS_LIST = """    PID    PPID STAT     ELAPSED USER     CMD
+  40211   40188 Rl      02:11:09 lena     python -u pretrain.py --local_rank=0
+  40212   40188 Dl      02:11:09 lena     python -u pretrain.py --local_rank=1
+"""
 PASTES: dict[str, str] = {
     "bandwidth-test": BANDWIDTH_TEST,
     "nvidia-smi": smi_texts.table(smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0")),
@@ -406,6 +439,10 @@ PASTES: dict[str, str] = {
     "device-plugin": DEVICE_PLUGIN,
     "host-messages": MOUNT,
     "host": CPUPOWER,
+    "imex-domain": IMEX,
+    "priority-counters": PRIORITIES,
+    "mlnx-qos": MLNX_QOS,
+    "process-list": PROCESS_LIST,
 }
 """A paste of each probe."""
 OF_LOGS = {

@@ -177,6 +177,7 @@ def _read_volume(path: str, mount: Mount | None, files: Files) -> Volume | None:
 
 
 def _with_space(volume: Volume, space: Mapping[str, Any]) -> Volume:
+    percent = whole_number(space, "used_percent")  # of `df`, whose sizes are rounded
     size, free, used = (whole_number(space, f"{name}_bytes") for name in ("size", "free", "used"))
     if size is None or free is None or used is None:
         inodes, inodes_free = whole_number(space, "inodes"), whole_number(space, "inodes_free")
@@ -189,7 +190,11 @@ def _with_space(volume: Volume, space: Mapping[str, Any]) -> Volume:
         volume,
         size_gib=round(size / GIB, 2),
         free_gib=round(free / GIB, 2),
-        used=round(used / (used + free), 4) if used + free else None,
+        used=percent / 100
+        if percent is not None
+        else round(used / (used + free), 4)
+        if used + free
+        else None,
         inodes=whole_number(space, "inodes"),
         inodes_free=whole_number(space, "inodes_free"),
         read_only=volume.read_only or shown_read_only,

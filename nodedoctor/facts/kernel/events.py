@@ -42,6 +42,7 @@ NicKind = Literal[
     "link-up",
     "plugged",
     "slow-slot",
+    "full-slot",
     "slot-power",
     "register",
     "errors",

@@ -119,6 +119,7 @@ _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
     (regex(r"Cable unplugged"), "link-down"),
     (regex(r"Port module event: .*Cable plugged"), "plugged"),
     (regex(r"available PCIe bandwidth, limited by"), "slow-slot"),
+    (regex(r"available PCIe bandwidth \("), "full-slot"),
     (regex(r"ACCESS_REG\(0x[0-9a-f]+\).*failed, status"), "register"),
     (regex(r"dump error cqe|WC error:|failed, status .*syndrome"), "errors"),
 )

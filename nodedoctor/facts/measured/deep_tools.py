@@ -21,6 +21,8 @@ _DCGM_ROW = regex(r"^[ \t]{0,40}\|([^|\n]{0,80})\|([^|\n]{0,200})\|", re.MULTILI
 _DCGM_CATEGORY = regex(r"^[ \t]{0,40}[|+]-{3,9}[ ]{1,9}([A-Z][\w ]{1,30}?)[ ]{1,9}-{2,20}\+", re.MULTILINE)
 _MESSAGE = regex(r"(Error|Warning)s?(?:: ?[A-Za-z][\w ]{0,20})?")
 _RESULT = regex(r"(Pass|Fail|Warn|Skip)\b[ -]*(.*)")
+_CELL = 48
+"""Characters of the right column: what fills it to its last one is broken within a word."""
 _ENTITY = regex(r"(\w[\w ]{0,20}\d): (Pass|Fail|Warn|Skip)")
 _BY_WEIGHT = ("Fail", "Warn", "Pass", "Skip")
 _DEVICES = regex(r"^(GPUs?): ?")
@@ -51,6 +53,7 @@ _DEVICE = regex(
     r"[ \t]+([^\n]{3,60})$",
     re.MULTILINE,
 )
+_NETWORK = regex(r"\bNCCL INFO Using network (\w{2,30})")
 _NCCL = regex(r"\bNCCL version (\d[\w.+-]{0,30})")
 
 
@@ -133,7 +136,7 @@ def _dcgm_table(output: str) -> Iterator[DcgmTest]:
     """
     tests: list[DcgmTest] = []
     categories = [(match.start(), match[1]) for match in _DCGM_CATEGORY.finditer(output)]
-    place = -1
+    place, is_broken = -1, False
     for row in _DCGM_ROW.finditer(output):
         name, value, quote = row[1].strip(), row[2].strip(), row[0].strip()
         category = next((name for at, name in reversed(categories) if at < row.start()), "")
@@ -150,11 +153,13 @@ def _dcgm_table(output: str) -> Iterator[DcgmTest]:
                 entities = _DEVICES.sub(r"\1 ", result[2])
                 tests.append(DcgmTest(name, result[1], entities, quote, category))
         elif place >= 0:
-            tests[place] = _with_words(tests[place], value)
+            gap = "" if is_broken and not row[2].startswith("  ") else " "
+            tests[place] = _with_words(tests[place], value, gap)
         elif tests and result:
             tests[-1] = _worse_of(tests[-1], result[1], _DEVICES.sub(r"\1 ", result[2]), quote)
         elif tests and entity:
             tests[-1] = _worse_of(tests[-1], entity[2], entity[1], quote)
+        is_broken = len(row[2]) == _CELL and not row[2][-2].isspace()
     yield from tests
 
 
@@ -166,8 +171,8 @@ def _place_of_message(tests: Sequence[DcgmTest], category: str) -> int:
     return next((place for place in reversed(bad) if tests[place].category == category), len(tests))
 
 
-def _with_words(test: DcgmTest, words: str) -> DcgmTest:
-    all_words = _TWICE.sub("", f"{test.words} {words}".strip())
+def _with_words(test: DcgmTest, words: str, gap: str = " ") -> DcgmTest:
+    all_words = _TWICE.sub("", f"{test.words}{gap}{words}".strip())
     return replace(test, words=_ADVICE.sub(". ", all_words)[:WORDS])
 
 
@@ -240,7 +245,7 @@ class NcclTests:
 
     `wrong` counts both halves of the table, of whatever collective, else what its end says is out of bounds;
     `wrong_rows` are the lines that say so. `model` are the GPUs as nvidia-smi names them, where all are
-    of one node and of one kind.
+    of one kind, on so many `nodes`. `network` is what NCCL says that it uses between them.
     """
 
     busbw_gbytes_s: dict[int, float]
@@ -249,6 +254,8 @@ class NcclTests:
     nccl: str = ""
     model: str = ""
     wrong_rows: tuple[str, ...] = ()
+    nodes: int = 1
+    network: str = ""
 
     @classmethod
     def parse(cls, observation: Observation) -> NcclTests | Unseen:
@@ -261,9 +268,20 @@ class NcclTests:
         speeds = {int(m[1]): float(m[3]) for m in rows if int(m[1])}
         wrong, wrong_rows = _wrong_results(observation.text)
         gpus, version = len(_RANK.findall(observation.text)), _NCCL.search(observation.text)
-        kinds = {(host, model.strip()) for host, model in _DEVICE.findall(observation.text)}
-        model = next(iter(kinds))[1] if len(kinds) == 1 else ""
-        tests = cls(speeds, wrong, gpus, version[1] if version else "", model, wrong_rows)
+        devices = [(host, model.strip()) for host, model in _DEVICE.findall(observation.text)]
+        models, nodes = {model for _, model in devices}, len({host for host, _ in devices}) or 1
+        model = models.pop() if len(models) == 1 else ""
+        network = _NETWORK.search(observation.text)
+        tests = cls(
+            speeds,
+            wrong,
+            gpus,
+            version[1] if version else "",
+            model,
+            wrong_rows,
+            nodes,
+            network[1] if network else "",
+        )
         if not (speeds or wrong) and _NO_ALL_REDUCE.search(observation.text):
             return Unseen.skip(
                 "the rows are of another collective, or of another type, than all_reduce_perf's"

@@ -19,6 +19,8 @@ from nodedoctor.facts.verdicts import (
     nccl_lines,
     node_messages,
     port_counters,
+    priorities,
+    process_list,
     scans,
 )
 from nodedoctor.facts.verdicts.verdict import Verdict
@@ -43,6 +45,9 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     port_counters.ERRORS: port_counters.fabric,
     port_counters.COUNTERS: port_counters.port,
     cluster_lists.REASONS: cluster_lists.reasons,
+    priorities.COUNTERS: priorities.losses,
+    process_list.PROBE: process_list.orphans,
+    priorities.SETTINGS: priorities.lossless,
     bandwidth_test.PROBE: bandwidth_test.verdicts,
     bmc.PROBE: bmc.verdicts,
     host_tools.NUMA: host_tools.memory_by_node,

@@ -104,6 +104,19 @@ def test_nodes_that_failed():
     assert brief(found)[0] == ("warn", "ray:nodes")
 
 
+@pytest.mark.parametrize(
+    ("pieces", "lost", "advice"),
+    [(24, 1, "Bring back"), (32, 2, "Bring back"), (32, 1, "Request fewer"), (24, 0, "Request fewer")],
+)
+def test_work_that_fitted_before_nodes_failed_needs_them_back(pieces: int, lost: int, advice: str):
+    demand = f"{{'GPU': 1.0}} * {pieces} (PACK): 1+ pending placement groups"
+    failures = "\n ".join(f"10.8.0.{n}: RayletUnexpectedlyDied" for n in range(lost)) or "(no failures)"
+    found = judge("ray.resources", RAYLET, cluster(demand, failures))
+    (waits,) = (one for one in found if one.subject == "ray:demand-0")
+    assert waits.fix is not None and waits.fix.text.startswith(advice)
+    assert ["10.8.0.0" in one.summary for one in found if one.subject == "ray:nodes"] == [True] * bool(lost)
+
+
 def test_all_is_well():
     found = judge("ray.resources", RAYLET, cluster())
     assert brief(found) == [("pass", "")]

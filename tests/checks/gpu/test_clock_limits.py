@@ -86,3 +86,12 @@ def test_a_slow_gpu_with_reserve_is_unlocked_before_it_is_replaced(change: dict[
     assert finding.subject == "gpu:3"
     assert finding.fix is not None
     assert command in finding.fix.steps[0].command
+
+
+def test_a_slow_clock_is_told_where_no_limit_is_shown():
+    gpus = [
+        Gpu(n, clock_sm_mhz=clock, clock_max_sm_mhz=2600, gpu_utilization_percent=99, clock_event_reasons=())
+        for n, clock in enumerate((2010, 1130))
+    ]
+    (calm,) = judge("clock.limits", Gpus("nvidia-smi-q", gpus=tuple(gpus)))
+    assert calm.note and "GPU 1 at 1130 of 2600 MHz" in calm.summary

@@ -125,6 +125,10 @@ def test_ecc_is_not_compared_between_two_cards_or_two_kinds():
 
 def test_levels_under_like_load():
     assert found("gpu.levels", gpus()) == []
+    for unread, words in (("power_draw_w", "P-state"), ("pstate", "power")):
+        silent = [replace(H100, index=n, **{unread: None}) for n in range(4)]  # type: ignore[arg-type]
+        (calm,) = judge("gpu.levels", Gpus("nvidia-smi-q", gpus=tuple(silent)))
+        assert words in calm.summary and ("P-state" in calm.summary) is not ("power" in calm.summary)
     assert found("gpu.levels", gpus(power_draw_w=210.0)) == [("warn", "gpu:3")]
     assert found("gpu.levels", gpus(power_draw_w=640.0)) == []
     assert found("gpu.levels", gpus(pstate=8, power_draw_w=120.0)) == [("warn", "gpu:3")]

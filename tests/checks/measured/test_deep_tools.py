@@ -188,6 +188,38 @@ def test_all_reduce_perf_against_the_floor_of_its_board(model, gpus, size, busbw
     assert finding.status is status and "NCCL 2.27.7+cuda12.9" in finding.summary
 
 
+def pasted_run(nodes: int, busbw: float, network: str = "", model: str = "NVIDIA H200") -> NcclTests:
+    """Four GPUs of each node, and what NCCL prints between the heading and the rows."""
+    ranks = "".join(
+        f"#  Rank {n:2} Group  0 Pid 77 on hgx{n // 4} device {n % 4} [0x1b] {model}\n"
+        for n in range(4 * nodes)
+    )
+    lines = f"hgx0:77:91 [0] NCCL INFO Using network {network}\n" if network else ""
+    row = f"{1 << 32:12} {1 << 30} float  sum  -1  412.1  62.84  {busbw}  0  410.9  63.32  {busbw}  0\n"
+    (piece,) = split(f"# nThread 1 nGpus 1\n{ranks}{lines}{row}").pieces
+    tests = NcclTests.parse(Observation("all-reduce-perf", text=piece.text))
+    assert isinstance(tests, NcclTests)
+    return tests
+
+
+@pytest.mark.parametrize(
+    ("tests", "status", "words"),
+    [
+        (pasted_run(3, 4.1, "Socket"), Status.WARN, "Using network Socket"),
+        (pasted_run(3, 4.1, "IB"), Status.WARN, "a path is broken"),
+        (pasted_run(2, 4.1), Status.WARN, "a path is broken"),
+        (pasted_run(2, 176.0, "IB"), Status.PASS, "no floor"),
+        (pasted_run(2, 4.1, "Socket", "NVIDIA L40S"), Status.PASS, "no floor"),
+        (pasted_run(2, 190.0, "IB", "NVIDIA GH200 480GB"), Status.PASS, "no floor"),
+    ],
+)
+def test_boards_that_do_not_fill_one_port_between_nodes_are_not_on_rdma(
+    tests: NcclTests, status: Status, words: str
+):
+    (finding,) = nccl_tests(tests, None, None)
+    assert finding.status is status and words in finding.summary
+
+
 @pytest.mark.parametrize(
     ("model", "gpus", "size"),
     [
@@ -208,3 +240,19 @@ def test_not_installed_or_garbage(fact):
     assert isinstance(absent, Unseen) and not absent.applies
     garbage = fact.parse(Observation("tool", text="| Pass |\nSUM x ..\n 1 1 float sum -1 . . . 0"))
     assert isinstance(garbage, Unseen) and garbage.applies
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ("The memory test of this card found mismatch", "es in 3 of 8 runs", "found mismatches in 3"),
+        ("The memory test found mismatches", "in 3 of 8 runs", "mismatches in 3"),
+        ("The memory test of this card has mismatches", " in 3 of 8 runs", "mismatches in 3"),
+    ],
+)
+def test_a_word_that_the_table_of_dcgmi_breaks_is_joined(first: str, second: str, words: str):
+    first = first.rjust(46, "-") if "card" in first else first
+    rows = "| Memory                    | Fail - GPU: 2                                  |\n"
+    rows += f"| Warning: GPU 2            | {first:46} |\n|                           | {second:46} |\n"
+    diag = DcgmDiag.parse(Observation("dcgmi-diag", text=rows))
+    assert isinstance(diag, DcgmDiag) and words in diag.results[0].words

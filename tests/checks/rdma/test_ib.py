@@ -784,3 +784,10 @@ def test_classes_of_ports_when_nothing_is_set():
     assert by_class(()) == ()
     storage = [port("mlx5_8", card="s"), port("mlx5_9", card="s")]
     assert by_class((*rails(), *storage)) == tuple(rails())
+
+
+def test_no_active_port_goes_unnamed():
+    others = [port(f"mlx5_{n}", model="MT4123", rate_gbps=100.0) for n in (8, 9)]
+    found = judge("ib.ports", *node(*rails(), *others))
+    (active,) = (one.summary for one in found if "active" in one.summary)
+    assert active.startswith("8 InfiniBand active") and active.endswith("also mlx5_8/1 and mlx5_9/1")

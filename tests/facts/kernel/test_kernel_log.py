@@ -268,7 +268,8 @@ def test_one_buggy_job_on_many_gpus_is_one_note():
 
 def test_a_remapped_row_is_only_told_while_it_waits_for_a_reset():
     row = xid(63, "Row Remapper: New row marked for remapping")
-    assert brief(found("kernel.xid", row, gpus=gpus(remap_pending=False))) == [("note", "xid:programs")]
+    (calm,) = found("kernel.xid", row, gpus=gpus(remap_pending=False))
+    assert (calm.note, calm.subject) == (True, "xid:remapped") and "program" not in calm.summary
     assert brief(found("kernel.xid", row, gpus=gpus(remap_pending=True))) == [("warn", "gpu:3")]
 
 
@@ -423,12 +424,20 @@ def aer(device: str, severity: str, driver: str = "pcieport") -> list[str]:
     ]
 
 
+def repeated(lines: list[str], times: int, *, every: int) -> list[str]:
+    """The lines again and again, so many seconds apart."""
+    return [line.replace("[5.0]", f"[{5 + n * every}.0]") for n in range(times) for line in lines]
+
+
 @pytest.mark.parametrize(
     ("lines", "devices", "expected"),
     [
         (aer("0000:02:00.0", "Corrected", "nvme"), None, "note"),
         (aer("0000:02:00.0", "Correctable", "nvme"), None, "note"),
         (aer("0000:4a:00.0", "Corrected") * 100, None, "warn"),
+        (repeated(aer("0000:4a:00.0", "Corrected"), 24, every=40), None, "warn"),
+        (repeated(aer("0000:4a:00.0", "Corrected"), 24, every=300), None, "note"),
+        (repeated(aer("0000:4a:00.0", "Corrected"), 24, every=1), None, "note"),
         (aer(GPU3, "Uncorrected (Fatal)", "nvidia"), None, "fail"),
         (aer(GPU3, "Uncorrectable (Non-Fatal)", "nvidia"), None, "fail"),
         (aer("0000:02:00.0", "Uncorrected (Non-Fatal)", "nvme"), None, "note"),
@@ -590,6 +599,13 @@ def test_hangs_and_crashes(lines, status, words):
 NIC = "mlx5_core 0000:5d:00.0"
 
 
+def slot(bus: str, has: float) -> str:
+    """What the kernel says of the slot of an adapter that can do 252 Gb/s."""
+    limit = "" if has == 252.048 else ", limited by 8.0 GT/s PCIe x8 link at 0000:00:02.0"
+    can = " (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)" if limit else " (16.0 GT/s PCIe x16 link)"
+    return f"[9.0] mlx5_core 0000:{bus}:00.0: {has:.3f} Gb/s available PCIe bandwidth{limit}{can}"
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
@@ -650,6 +666,11 @@ NIC = "mlx5_core 0000:5d:00.0"
             [f"[9.0] {NIC}: 63.008 Gb/s available PCIe bandwidth, limited by 8 GT/s x8 link at 0000:00:02.0"],
             ["note"],
         ),
+        ([slot("5d", 63.008), slot("9c", 252.048)], ["warn"]),
+        ([slot("5d", 126.024), slot("9c", 252.048)], ["note"]),
+        ([slot("5d", 63.008), slot("9c", 63.008)], ["note", "note"]),
+        ([slot("5d", 0), slot("9c", 252.048)], ["note"]),
+        ([slot("5d", 63.008), slot("5d", 252.048)], ["pass"]),
         (
             ["[9.0] nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping"],
             ["pass"],

@@ -6,6 +6,7 @@ import pytest
 from pastes import CHRONYC, DMON, EDAC, IPMITOOL, NUMACTL
 
 from nodedoctor.facts.verdicts.verdicts import OtherTools
+from nodedoctor.intake.outputs import NodeOutput, snapshot_of
 from nodedoctor.intake.split import split
 from nodedoctor.model import Observation
 
@@ -125,3 +126,43 @@ def test_a_loaded_gpu_far_below_the_clock_of_the_others_is_a_warning(
     assert [subject for result, subject, _ in shown if result == "warn"] == (
         ["gpu:7"] if sick and loaded else []
     )
+
+
+@pytest.mark.parametrize(
+    ("parent", "state", "program", "sick"),
+    [
+        (1, "D", "torchrun train.py", True),
+        (1, "Dsl", "python3 -m pretrain", True),
+        (1, "Sl", "python3 -m pretrain", False),
+        (977, "Dl", "python3 -m pretrain", False),
+        (1, "Ds", "/usr/sbin/smartd -n", False),
+    ],
+)
+@pytest.mark.parametrize("head", ["USER PID PPID STAT ELAPSED CMD", "PID PPID USER S %CPU COMMAND"])
+def test_a_jobs_process_that_hangs_without_its_launcher(
+    head: str, parent: int, state: str, program: str, sick: bool
+):
+    cells = {"USER": "lena", "PID": 5120, "PPID": parent, "STAT": state, "S": state[0], "%CPU": 0.3}
+    row = " ".join(str(cells.get(name, "4-02:00:00")) for name in head.split()[:-1])
+    shown = statements("process-list", f"{head}\n{row} {program}\n")
+    assert [(result, subject) for result, subject, _ in shown] == [
+        ("warn", "pid:5120") if sick else ("note", "")
+    ]
+
+
+@pytest.mark.parametrize(("lost", "sick"), [(0, False), (900, False), (800_000, True)])
+@pytest.mark.parametrize("pauses", [0, 31_000])
+def test_a_priority_that_loses_packets(lost: int, sick: bool, pauses: int):
+    text = (
+        f"     rx_prio5_packets: 70000000\n     rx_prio5_discards: {lost}\n"
+        f"     rx_prio5_pause: {pauses}\n     tx_prio5_pause: 0\n"
+    )
+    for probe, paste in (("priority-counters", text), ("ethtool", f"NIC statistics:\n{text}")):
+        (piece,) = split(paste).pieces
+        observations = snapshot_of([NodeOutput(piece, "paste")], "").observations
+        assert piece.shape.probe == probe
+        tools = OtherTools.parse(observations["priority-counters"])
+        assert isinstance(tools, OtherTools)
+        (verdict,) = tools.verdicts
+        assert (verdict.result, verdict.subject) == (("warn", "priority:5") if sick else ("note", ""))
+        assert ("PFC" in verdict.words) is (sick and pauses == 0)

@@ -23,6 +23,8 @@ _PARTS = frozenset(
     )
 )
 """Headings of a GPU's sections, by which a paste without the line that names the GPU is known."""
+_OWN_NAMES = frozenset(("replays_since_reset", "replay_number_rollovers"))
+"""Lines that nothing but `-q` prints: each is known alone, as grep leaves it."""
 _STATES = frozenset(
     plain(name)
     for name in (*("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown"),)
@@ -81,7 +83,7 @@ def _repeated_parts(parts: list[Section]) -> list[list[Section]]:
     )
     names = [part.name for part in parts[:size]]
     gpus = [parts[start : start + size] for start in range(0, len(parts), size or 1)]
-    is_known = any(part.parts and part.name in _PARTS for part in parts)
+    is_known = any(part.name in (_PARTS if part.parts else _OWN_NAMES) for part in parts)
     distinct = len(set(names)) == len(names)
     return gpus if is_known and distinct and all([part.name for part in gpu] == names for gpu in gpus) else []
 

@@ -34,6 +34,7 @@ _PROCESS = regex(
     r"(?P<type>C\+G|M\+C|[CGM])\s+(?P<name>\S.{0,90}?)\s+(?P<used>\d+MiB|N/A)\s*\|"
 )
 _MIG_DEVICE = regex(r"\|\s*(?P<gpu>\d{1,3})\s+\d+\s+\d+\s+\d+\s+\|\s*\d+MiB\s*/")
+_NO_INSTANCE = regex(r"\|\s*No MIG devices found")
 _MODELS = ("WDDM", "TCC", "MCDM", "WDM")
 """Driver models of Windows, in the column of the persistence mode."""
 _COMPUTE = {
@@ -63,12 +64,13 @@ def gpus(text: str) -> Iterator[Gpu]:
     lines = inert(text).splitlines()
     pairs = list(_read_processes(lines))
     mig = [int(match["gpu"]) for match in map(_MIG_DEVICE.match, lines) if match]
+    lists_instances = is_whole(text) or _NO_INSTANCE.search(text) is not None
     for place, line in enumerate(lines):
         if head := _GPU.match(line.strip()):
             index = int(head["index"])
             below = [row.strip() for row in lines[place + 1 : place + 3]]
             values, errors = _read_gpu(head, below)
-            if values.get("mig_mode") is not None and is_whole(text):
+            if values.get("mig_mode") is not None and (index in mig or lists_instances):
                 values["mig_devices"] = mig.count(index)
             own = tuple(process for gpu, process in pairs if gpu == index)
             processes = own if own or is_whole(text) else None
