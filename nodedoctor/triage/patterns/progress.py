@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from nodedoctor.record import record
+from nodedoctor.triage.lines.prefix_pattern import STEP_WORDS
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.triage.patterns import completed
@@ -134,7 +135,7 @@ _PAIR = re.compile(
 )
 _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
 COUNTER = re.compile(
-    r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch|trial|rollout|episode|round)s?"
+    rf"(?<![\w.])(?P<name>(?:[a-z]+_)?{STEP_WORDS}"
     # Swin's and its many copies': `Train: [30/300][210/2859]`; torchvision's: `Test:  [  20/124]`
     r"|(?:train|test|val|eval)(?=:? {0,2}\[ {0,6}\d{1,9}/\d{1,9}\]))"
     r"(?:[_ ]?(?:idx|num|no)|\([a-z]{1,12}\))?"
