@@ -293,6 +293,8 @@ class EventReader:
         if count is not None and works and parse_bar(line.text) is None:  # no bar of that work
             self._counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *count)
         yield from self._counters.flush()
+        if any(machine.ends_allocation(event.what, event.text) for event in events):
+            self._counters.end_all()
         yield from events
         return True
 
