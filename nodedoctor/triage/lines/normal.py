@@ -34,6 +34,7 @@ from nodedoctor.triage.lines.pieces import (
 )
 from nodedoctor.triage.lines.prefix_pattern import MANY, NEARLY_ALL
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
+from nodedoctor.triage.lines.rank_sections import RankSections
 from nodedoctor.triage.model import NOBODY, SERIOUS, Line, Place
 
 SAMPLE = 512
@@ -107,6 +108,7 @@ def normalise_lines(
     mild = () if often == len(rest) else ("W",) if len(levels) > len(rest) / 2 else ("W", "I", "D")
     texts = [text for text in _texts_of(rest) if text.strip()]
     of_mail = 2 * sum(text.lstrip().startswith(">") for text in texts) > len(texts)  # cited as a whole
+    sections = RankSections()
     own = {*SERIOUS, *mild} - {shared}  # collectors put a level by stream, I or E, around every line
     for piece in tail:
         entry = piece.entry
@@ -121,7 +123,7 @@ def normalise_lines(
                 time = entry.time if line.time is None else line.time
                 line = replace(line, time=time, level=level)
             if line.text:
-                yield line
+                yield sections.place(line)
 
 
 def _texts_of(pieces: Iterable[LinePiece]) -> list[str]:

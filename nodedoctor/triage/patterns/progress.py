@@ -345,6 +345,14 @@ RANK_OF_PID
 RANK_OF_PID
     \b(?:(?:p(?:id|ID)|PID)[ :=]|[Pp]rocess ){1,2}(?P<pid>\d{2,7})[,;:]? {1,4}(?:is |as |-> |# ?)?
     (?:global[_ ]|world[_ ])?(?:[Rr]ank|RANK)[ :=]{1,2}(?P<rank>\d{1,6})\b
+# deepspeed/launcher/launch.py
+RANK_OF_PID
+    \b[Pp]rocess (?P<pid>\d{2,7}) spawned with command: \[.{0,2000}--local[_-]rank(?:=|\s|',\s')
+    (?P<local>\d{1,4})\b
+# ps and pgrep, of what launchers start
+RANK_OF_PID
+    ^\s{0,8}(?:[a-z_][\w.+-]{0,31}\s{1,12})?(?P<pid>\d{2,7})\s.{0,400}?\bpython.{0,2000}--local[_-]rank[=\s]
+    (?P<local>\d{1,4})\b
 # Slurm's number of a task, which is the rank where it is no launcher
 RANK_OF_PID
     (?:\bSLURM_PROCID[ :=]{1,2}|\btask[ :=]{1,2})(?P<rank>\d{1,6})\b
