@@ -250,6 +250,7 @@ class EventReader:
         yield from self._counters.flush()
         yield from self._traces.flush()
         yield from self._dumps.flush()
+        yield from self._stalls.flush()
         yield from self._last_lines.flush()
         yield from self._pids.flush()
         if self._last is not None and self._prose.is_article:

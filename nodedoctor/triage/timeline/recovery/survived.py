@@ -27,7 +27,7 @@ from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
 from nodedoctor.triage.patterns.reported_ends import STATES_EXIT
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
-from nodedoctor.triage.patterns.store import BarrierMissed
+from nodedoctor.triage.patterns.store import BarrierMissed, CollectiveMismatch
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.timeline.model import FATAL, QUIET, is_trouble
@@ -81,7 +81,7 @@ def drop_stalls_that_passed(events: list[Event[Any]]) -> list[Event[Any]]:
     came = last_index(events, lambda e: e.what is Mark.MISSING_RANK_CAME)
     if any(map(is_trouble, events[came:])):
         return events
-    return [event for event in events if not (isinstance(event.what, BarrierMissed) and event.what.passing)]
+    return [event for event in events if not _is_passing(event.what)]
 
 
 def drop_before_communicator(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -253,7 +253,12 @@ def _was_shown(what: object) -> bool:
 
 def _may_pass(event: Event[Any]) -> bool:
     what = event.what
-    return what is Mark.UNREAD_TROUBLE or (isinstance(what, BarrierMissed) and what.passing)
+    return what is Mark.UNREAD_TROUBLE or _is_passing(what)
+
+
+def _is_passing(what: object) -> bool:
+    """True for ranks that others waited for, who may still have come."""
+    return isinstance(what, (BarrierMissed, CollectiveMismatch)) and what.passing
 
 
 def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
