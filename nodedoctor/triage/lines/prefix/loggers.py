@@ -41,7 +41,8 @@ _COMMAND = re.compile(r"##\[(\w+)\]|::(error|warning|notice)(?: [^:]*)?::")
 _PRIORITY = re.compile(r"<\d{1,3}>(?=\S)")
 _FIELD = re.compile(r" {4}MESSAGE=(?=\S)")
 """The text of an entry that `journalctl -o verbose` prints, a field per line."""
-_MARKUP = re.compile(r"[ \t]{0,3}(?:(?:[#>*-]{1,4}\s)+`*(?=.)|`+(?=\S))")
+_MARKUP = re.compile(r"[ \t]{0,3}(?:(?!-> [a-z]+ [a-z])(?:[#>*-]{1,4}\s)+`*(?=.)|`+(?=\S))")
+"""Marks of text; an arrow in front of words is what a program puts there to say what came of an error."""
 _GLOG = re.compile(
     r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+)|0000 00:00:(1\d{9}\.\d{1,9}))?"
     r"(?: +\d+)? ([\w./-]+\.\w+:\d+)\] ?"

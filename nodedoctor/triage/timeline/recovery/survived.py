@@ -21,6 +21,7 @@ from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.machine import HostOom
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import TrainingStep
@@ -65,6 +66,20 @@ def drop_where_another_way_worked(events: list[Event[Any]]) -> list[Event[Any]]:
         return announced and behind < len(worked) and worked[behind].what.since <= at
 
     return [event for event in events if not is_overcome(event)]
+
+
+def drop_kills_of_retried_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without Ray's notices of workers killed for memory, where programs say how they went on after each.
+
+    Its nodes count what they killed, and who had started a task decides what becomes of it.
+    """
+    kills = [event for event in events if isinstance(event.what, HostOom) and event.what.said_by == "Ray"]
+    answers = [event for event in kills if event.origin != "raylet"]
+    places = {event.place for event in answers}
+    given_up = any(is_trouble(event) and event.place in places for event in events)
+    if not answers or given_up or any(map(is_death, events)):
+        return events
+    return [event for event in events if not (isinstance(event.what, HostOom) and event.origin == "raylet")]
 
 
 def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
