@@ -15,8 +15,8 @@ nccl-tests look like titles, and are several. Ours."""
 _HEADING = re.compile(r"(#{1,6}) +\S.{0,79}$")
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
 _FIELD = re.compile(r"[A-Za-z_]\w*:(?:\s|$)")
-_QUOTED = (">", "|", "    ")
-"""How lines begin that are quoted, or in a table."""
+_QUOTED = (">", "    ")
+"""How lines begin that are quoted."""
 _CODE = re.compile(r"`[^`]*`")
 
 
@@ -29,7 +29,7 @@ def is_written_page(texts: Sequence[str], is_printed: Callable[[str], bool]) -> 
     has_fields = len(body) < len(texts)
     own: list[str] = []
     headings: list[int] = []
-    quoted, is_fenced = 0, False
+    quoted, in_tables, is_fenced = 0, 0, False
     for text in body:
         if _FENCE.match(text):
             is_fenced = not is_fenced
@@ -37,6 +37,8 @@ def is_written_page(texts: Sequence[str], is_printed: Callable[[str], bool]) -> 
         heading = None if is_fenced else _HEADING.match(text)
         if heading is not None:
             headings.append(len(heading[1]))
+        elif text.startswith("|") and not is_fenced:
+            in_tables += 1
         elif text.strip() and (is_fenced or text.startswith(_QUOTED)):
             quoted += 1
         elif text.strip():
@@ -44,7 +46,8 @@ def is_written_page(texts: Sequence[str], is_printed: Callable[[str], bool]) -> 
     is_titled = headings[:1] == [1] == [level for level in headings if level == 1]
     has_title = is_titled and next(filter(None, map(str.strip, body))).startswith("# ")
     is_short = quoted < len(own) + len(headings) or has_fields
-    is_page = has_fields or (has_title and len(headings) >= FEWEST_HEADINGS)
+    only_tables = in_tables > 0 == quoted
+    is_page = has_fields or (has_title and (only_tables or len(headings) >= FEWEST_HEADINGS))
     return is_page and is_short and not any(is_printed(_CODE.sub("", text)) for text in own)
 
 

@@ -52,6 +52,14 @@ def test_a_page_is_no_log(page: str, quote: str, fault: str, tmp_path: Path) -> 
     assert judged(tmp_path, page.format(quote=quote.format(fault))).verdict.outcome == "undetermined"
 
 
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_table_below_a_title_is_a_page(fault: str, tmp_path: Path) -> None:
+    table = "# Faults and what they mean\n\n" + QUOTES[3].format(fault)
+    assert judged(tmp_path, table).verdict.outcome == "undetermined"
+    with_log = f"{table}\n```\n{STEPS}[rank2]: {FAULTS[2]}\n```\n"
+    assert judged(tmp_path, with_log).verdict.outcome == "failure"
+
+
 @pytest.mark.parametrize("page", [RUNBOOK, FORM])
 def test_a_page_beside_logs_decides_nothing(page: str, tmp_path: Path) -> None:
     (tmp_path / "HELP.md").write_text(page.format(quote=QUOTES[0].format(FAULTS[0])))
