@@ -41,7 +41,7 @@ _TELLING, _ONE_PORT = 256 << 20, 10.0
 _NO_RDMA = Fix(
     "See which network NCCL chose (NCCL_DEBUG=INFO): where it says NET/Socket, it sees no RDMA device, or no "
     "plug-in of the cloud. In a container pass /dev/infiniband through.",
-    (look("rdma link"), look("ibv_devinfo"), look("env | grep NCCL_"), look("nodedoctor ib nccl")),
+    (look("rdma link"), look("ibv_devinfo"), look("env | grep NCCL_"), look("nodedoctor ib env")),
     "config",
     "nothing",
     "nodedoctor ib",

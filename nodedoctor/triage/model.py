@@ -136,7 +136,8 @@ class Line:
     `time` is seconds since the start of a year (c10 prints no year), None when the line has none.
     `repeated` counts copies folded by Ray: which process each came from is lost. `level` is the severity that
     the program's logger gave it: D I W E F, '' when it gave none. D, I and W of a collector are left out:
-    they say nothing about the line. `cited`: it has the mark of a quotation or a comment in front.
+    they say nothing about the line. `cited`: it has the mark of a quotation or a comment in front. `on_page`:
+    the whole text is a page that somebody wrote about failures.
     """
 
     text: str
@@ -150,6 +151,7 @@ class Line:
     cited: bool = False
     printer: int | None = None
     """The process that gave the line to syslog: its own, or one that passes on the lines of several."""
+    on_page: bool = False
 
     @property
     def severity(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
-from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.exits import PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import WorldSize
 from nodedoctor.triage.patterns.restarts import Restarted
@@ -33,6 +33,23 @@ def world_size(events: Sequence[Event[Any]]) -> int | None:
     sizes = Counter(e.what.ranks for e in events if isinstance(e.what, (WorldSize, Communicator)))
     size = max(sizes, key=lambda size: (sizes[size], size), default=0)
     return size if size > max((event.who.rank or 0 for event in events), default=0) else None
+
+
+def launched_ranks(events: Sequence[Event[Any]]) -> int | None:
+    """How many processes torchelastic's only agent saw fail or ended, if all but one speak."""
+    pids = {
+        event.who.pid
+        for event in events
+        if (isinstance(event.what, PeersTerminated) and event.what.one_by_one)
+        or (isinstance(event.what, ProcessExit) and event.what.agent)
+    } - {None}
+    one_node = is_one_node([event.who for event in events], None, events)
+    speakers = {event.who.rank for event in events} - {None}
+    return (
+        len(pids)
+        if one_node and len(speakers) == len(pids) - 1 > 1 and speakers < {*range(len(pids))}
+        else None
+    )
 
 
 def is_one_node(

@@ -34,6 +34,8 @@ from nodedoctor.triage.lines.pieces import (
 )
 from nodedoctor.triage.lines.prefix_pattern import MANY, NEARLY_ALL
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
+from nodedoctor.triage.lines.rank_sections import RankSections
+from nodedoctor.triage.lines.written_page import is_written_page
 from nodedoctor.triage.model import NOBODY, SERIOUS, Line, Place
 
 SAMPLE = 512
@@ -77,6 +79,7 @@ def normalise_lines(
     """
     pieces = _unwrap_envelopes(raws, losses)
     sample = list(islice(pieces, SAMPLE))
+    on_page = len(sample) < SAMPLE and is_written_page(_texts_of(sample), _printed_by(meaning))
     if take := list_line_reader(_texts_of(sample)):
         sample, pieces = list(extract_texts(sample, take)), extract_texts(pieces, take)
     if wide := frame_width(_texts_of(sample)):
@@ -107,6 +110,7 @@ def normalise_lines(
     mild = () if often == len(rest) else ("W",) if len(levels) > len(rest) / 2 else ("W", "I", "D")
     texts = [text for text in _texts_of(rest) if text.strip()]
     of_mail = 2 * sum(text.lstrip().startswith(">") for text in texts) > len(texts)  # cited as a whole
+    sections = RankSections()
     own = {*SERIOUS, *mild} - {shared}  # collectors put a level by stream, I or E, around every line
     for piece in tail:
         entry = piece.entry
@@ -121,7 +125,18 @@ def normalise_lines(
                 time = entry.time if line.time is None else line.time
                 line = replace(line, time=time, level=level)
             if line.text:
-                yield line
+                line = sections.place(line)
+                yield replace(line, on_page=True) if on_page else line
+
+
+def _printed_by(meaning: Callable[[str], frozenset[str]]) -> Callable[[str], bool]:
+    """What tells that a process printed a line: that line has a time or a speaker, or says something."""
+
+    def is_printed(text: str) -> bool:
+        lines = list(parse_line(text, Place("", 0)))
+        return any(line.time is not None or line.who != NOBODY for line in lines) or bool(meaning(text))
+
+    return is_printed
 
 
 def _texts_of(pieces: Iterable[LinePiece]) -> list[str]:

@@ -129,6 +129,8 @@ def _loses_meaning(
     fronts = {match[0] for text in texts if (match := pattern.match(text))}
     is_same = len(fronts) == 1 < FEWEST < len(texts)
     _, rank = _columns_by_words(pattern)
+    if _counts_up(pattern, texts[: LINES_TRIED * 4]):
+        return True
     for match in islice((match for text in texts if (match := pattern.match(text))), LINES_TRIED * 4):
         with_prefix, without_prefix = meaning(match.string), meaning(match.string[match.end() :])
         missing = {
@@ -139,6 +141,14 @@ def _loses_meaning(
         if missing and not without_prefix - with_prefix:
             return True
     return False
+
+
+def _counts_up(pattern: re.Pattern[str], texts: Iterable[str]) -> bool:
+    """Whether a number that counts steps differs from line to line, as `iteration 7/ 100 |` does."""
+    fronts = _fronts_of_columns(pattern)
+    columns = [index for index, front in enumerate(fronts) if _COUNTS_STEPS.search(front)]
+    matches = [match for text in texts if (match := pattern.match(text))] if columns else []
+    return any(2 * len({match[index + 1] for match in matches}) > len(matches) for index in columns)
 
 
 def _token_pattern(token: str) -> str:
@@ -234,6 +244,8 @@ def _goes_on_with_value(common: Sequence[str], shapes: Sequence[tuple[str, ...]]
     return is_inside and not all(shape[end : end + 1] in ((), (" ",)) for shape in shapes)
 
 
+STEP_WORDS = r"(?:epoch|step|iter(?:ation)?|update|batch|trial|rollout|episode|round)s?"
+"""What programs count, in small letters."""
 _OTHER_RANK = r"(?!(?:global|world)[ _-]?rank)(?:[a-z]+[_-]|(?:local|node|group|machine) )rank"
 _COUNTS_OTHERS = re.compile(
     rf"(?<![a-z])(?:{_OTHER_RANK}|lr|lrank|n|nodes?|host|machine|[tdpcesvm]p|stage|attempt|restart|try"
@@ -241,6 +253,7 @@ _COUNTS_OTHERS = re.compile(
     re.IGNORECASE,
 )
 """Words whose number is no rank: of nodes, of the ranks in a group or node, of steps."""
+_COUNTS_STEPS = re.compile(rf"(?<![a-z])(?:[a-z]+[_ ])?{STEP_WORDS}[\s=:#_\[-]*$", re.IGNORECASE)
 _GROUP = "[PG "
 """What c10d prints in front of a process group and the rank in it."""
 _COUNTS_RANKS = re.compile(
@@ -275,11 +288,16 @@ def with_columns(pattern: re.Pattern[str], texts: Iterable[str]) -> LearnedPrefi
 
 def _columns_by_words(pattern: re.Pattern[str]) -> tuple[frozenset[int], int | None]:
     """The columns whose words say that they count something else, and the one that is called a rank."""
-    words = [re.sub(r"\\(.)", r"\1", part) for part in pattern.pattern.split(_PIECES["0"])[:-1]]
-    fronts = list(accumulate(words, "{}0{}".format))
+    fronts = _fronts_of_columns(pattern)
     others = frozenset(i for i, front in enumerate(fronts) if _COUNTS_OTHERS.search(front) or _GROUP in front)
     ranks = [i for i, front in enumerate(fronts) if i not in others and _COUNTS_RANKS.search(front)]
     return others, ranks[0] if len(ranks) == 1 else None
+
+
+def _fronts_of_columns(pattern: re.Pattern[str]) -> list[str]:
+    """What is in front of each number of a prefix."""
+    words = [re.sub(r"\\(.)", r"\1", part) for part in pattern.pattern.split(_PIECES["0"])[:-1]]
+    return list(accumulate(words, "{}0{}".format))
 
 
 def repeating_numbers(pattern: re.Pattern[str], texts: Iterable[str]) -> frozenset[int]:

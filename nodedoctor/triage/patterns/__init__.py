@@ -251,10 +251,12 @@ class EventReader:
         yield from self._counters.flush()
         yield from self._traces.flush()
         yield from self._dumps.flush()
+        yield from self._stalls.flush()
         yield from self._last_lines.flush()
         yield from self._pids.flush()
         if self._last is not None and self._prose.is_article:
-            yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
+            marks = (Mark.NOT_A_LOG, Mark.WRITTEN_PAGE) if self._prose.is_page else (Mark.NOT_A_LOG,)
+            yield from (Event(mark, self._last.place, Identity(), None, self._last.text) for mark in marks)
 
     def _read_printer(self, line: Line) -> Iterator[Event[Any]]:
         """Which rank a process of syslog's tags or of Ray's is, once for each: at no time, but always."""
@@ -294,6 +296,8 @@ class EventReader:
         if count is not None and works and parse_bar(line.text) is None:  # no bar of that work
             self._counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *count)
         yield from self._counters.flush()
+        if any(machine.ends_allocation(event.what, event.text) for event in events):
+            self._counters.end_all()
         yield from events
         return True
 

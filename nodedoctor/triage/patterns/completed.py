@@ -76,7 +76,9 @@ _EVENT = re.compile(
 """The same as the name of an event, as structured loggers have it; behind it may be a code."""
 _ALL = re.compile(
     r"\b[Aa]ll (?:tasks|jobs) (?:completed|finished)\b"
-    r"|\b(?:SUCCEEDED|[Ss]ucceeded) (?:on|at|after|in) (?:the )?(?:\w+ )?(?:try|tries|attempts?|retry)\b"
+    # of a job or of a script, and not of one of its tasks or requests
+    r"|^(?:\W*|.{0,60}\b(?:[Jj]ob|[Rr]un|[Tt]raining|[Ll]aunch\w{0,3}|[Ss]cript|[Cc]ommand|\w+\.(?:py|sh))\b[^:]{0,40})"
+    r"(?:SUCCEEDED|[Ss]ucceeded) (?:on|at|after|in) (?:the )?(?:\w+ )?(?:try|tries|attempts?|retry)\b"
     r"|^Number of trials: (\d{1,6})(?:/\1)? \(\1 TERMINATED\)"  # Ray Tune
     r"|^Trial status: \d{1,6} TERMINATED\s*$"
     r"|^\S{1,80} exited with code 0$"  # Docker Compose

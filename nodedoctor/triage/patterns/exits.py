@@ -181,6 +181,9 @@ LauncherSignalled  signal=SIGTERM  what=process
     (?:signal )?(?:SIGTERM|15\b))
 ProcessExit
     \b(?P<signal>SIG(?:SEGV|ABRT|BUS|FPE|ILL)) received at time=\d
+# composer/cli/launcher.py, which looks at all and ends the others
+ProcessExit  first
+    ^(?:ERROR:composer\.cli\.launcher:)?Rank (?P<rank>\d+) crashed with exit code (?P<code>-?[1-9]\d{0,4})\.$
 # launchers that count ranks
 ProcessExit
     \b[Rr]ank (?P<rank>\d+)\b(?: \((?:PID|pid) (?P<pid>\d+)\))? (?:crashed|exited|died|failed|terminated

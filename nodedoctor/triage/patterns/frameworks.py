@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import combinations
 
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
@@ -18,7 +19,12 @@ from nodedoctor.triage.model import (
 )
 from nodedoctor.triage.patterns.log_pattern import ranks_in
 from nodedoctor.triage.patterns.rows import read_rows
-from nodedoctor.triage.patterns.store import BarrierMissed, StoreWait
+from nodedoctor.triage.patterns.store import (
+    BarrierMissed,
+    CollectiveFingerprint,
+    CollectiveMismatch,
+    StoreWait,
+)
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, ProcessAborting, TimedOut, WatchdogStuck
 
 DIFFER = "DistributedOperationException"
@@ -130,27 +136,74 @@ CollectiveFailed
 )  # fmt: skip
 
 
+_OLDER_ROW = re.compile(r"(?P<tensors>\S[^\[]{0,300}) \[missing ranks: ?(?P<ranks>\d[\d, ]{0,9999})\]")
+_NAMES_SHOWN = 40
+"""Letters of a tensor's name that tell it from others to a reader. Ours."""
+
+
 class StallReports:
-    """Horovod's newer list: a line for each missing rank, with its number as a label."""
+    """Horovod's lists of missing ranks: the newer has a line for each, with its number as a label.
+
+    A rank that is late has submitted less than all others. Where each of two has submitted what the other
+    has not, they wait for each other.
+    """
 
     def __init__(self) -> None:
         self._open = False
         self._missing: set[int] = set()
+        self._tensors: dict[int, set[str]] = {}
+        """What each rank of the open list has not submitted."""
+        self._is_cut = False
+        """A rank's tensors are more than Horovod shows: then it may lack any."""
+        self._last: Line | None = None
 
-    def read(self, line: Line) -> Iterator[Event[BarrierMissed | Mark]]:
+    def read(self, line: Line) -> Iterator[Event[BarrierMissed | CollectiveMismatch | Mark]]:
         """The rank that a line of the list names, and where one of these prints something again."""
+        older = _OLDER_ROW.match(line.text) if "[missing ranks:" in line.text else None
+        if older is not None:
+            for rank in ranks_in(older["ranks"]):
+                self._tensors.setdefault(rank, set()).add(older["tensors"])
+            self._last = line
+            return
         if line.text.startswith("Missing ranks:"):
+            yield from self.flush()
             self._open = True
             return
         label = dict(line.who.labels).get(TASK_LABEL)
         self._open = self._open and label is not None and line.text.startswith("[")
         if self._open and label is not None and label < LARGEST_WORLD:
             self._missing.add(label)
+            self._tensors.setdefault(label, set()).update(line.text.strip("[] ").split(", "))
+            self._is_cut = self._is_cut or line.text.rstrip("] ").endswith("...")
+            self._last = line
             missed = BarrierMissed((label,), _OF_HOROVOD, passing=True)
             yield Event.at(line, missed, who=Identity())
-        elif self._missing and line.level in ("", "I") and _speaker_number(line.who) in self._missing:
+            return
+        yield from self.flush()
+        if self._missing and line.level in ("", "I") and _speaker_number(line.who) in self._missing:
             self._missing.clear()
             yield Event.at(line, Mark.MISSING_RANK_CAME)
+
+    def flush(self) -> Iterator[Event[CollectiveMismatch]]:
+        """The mismatch that the list shows which ends here."""
+        missing, line, is_cut = self._tensors, self._last, self._is_cut
+        self._tensors, self._last, self._is_cut = {}, None, False
+        crossed = any(not (a <= b or b <= a) for a, b in combinations(missing.values(), 2))
+        if line is None or is_cut or not crossed:
+            return
+        tensors = sorted(set().union(*missing.values()))
+        shown = tuple(
+            CollectiveFingerprint(rank, _shorten_list([name for name in tensors if name not in names]))
+            for rank, names in sorted(missing.items())
+        )
+        what = CollectiveMismatch(shown, "gave Horovod different tensors", passing=True)
+        yield Event.at(line, what, who=Identity())
+
+
+def _shorten_list(names: list[str]) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - 1} more" if names[1:] else ""
+    return names[0][:_NAMES_SHOWN] + more if names else "nothing of these"
 
 
 def _speaker_number(who: Identity) -> int | None:

@@ -107,6 +107,18 @@ class NodeLost:
     unstarted: str = ""
 
 
+_SCHEDULERS = ("Slurm", "PBS", "LSF", "HTCondor")
+_WHOLE_JOB = "DUE TO NODE FAILURE"
+"""What slurmstepd prints where it cancels a job for the loss of one of its nodes."""
+
+
+def ends_allocation(what: object, text: str) -> bool:
+    """True for what a scheduler ends all processes of a job for, which it may then start again."""
+    return (isinstance(what, NodeLost) and _WHOLE_JOB in text) or (
+        isinstance(what, HostOom) and what.said_by in _SCHEDULERS
+    )
+
+
 _DISK_FULL = Symptom("shm_or_limits", "disk-full", "a file system (or /dev/shm) is full", personal=True)
 
 

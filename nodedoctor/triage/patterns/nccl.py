@@ -52,6 +52,11 @@ class Communicator:
         """True where the process says that its communicator works."""
         return self.step == "Init COMPLETE"
 
+    @property
+    def is_aborted(self) -> bool:
+        """True where the process says that it gave its communicator up."""
+        return self.step == "Abort COMPLETE"
+
 
 @record
 class VirtualInterface:

@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.triage.model import Event, Line
 from nodedoctor.triage.patterns.assertion import is_warning, names_error
-from nodedoctor.triage.patterns.handling import has_phrase, tells_what_is_next
+from nodedoctor.triage.patterns.handling import ENDS, has_phrase, tells_what_is_next
 from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import AT_EXIT
@@ -20,6 +20,8 @@ BEHIND = 2
 BRIEF = 3
 """Words of a line that says how the program went on and not after what: a longer one is of something else."""
 
+_OUTCOME = re.compile(r"\W{0,3}-> [a-z]+ [a-z]")
+"""An arrow and words: right behind an error a program says so what came of it."""
 _WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}")
 _SMALL = frozenset((
     "error", "errors", "warning", "exception", "runtime", "failed", "failure", "main", "train", "file",
@@ -66,6 +68,8 @@ class OpenErrors:
         """True for a line that says how the program went on after the held exception."""
         if is_warning(text, len(text)):
             return False
+        if self._lines_left == BEHIND and _OUTCOME.match(text) and not ENDS.search(text):
+            return True
         caught = any(isinstance(event.what, ExceptionRaised) and event.what.caught for event in self._events)
         if caught and tells_what_is_next(text) and not names_error(text):
             return True

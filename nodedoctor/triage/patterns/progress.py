@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from nodedoctor.record import record
+from nodedoctor.triage.lines.prefix_pattern import STEP_WORDS
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.triage.patterns import completed
@@ -134,7 +135,7 @@ _PAIR = re.compile(
 )
 _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
 COUNTER = re.compile(
-    r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch|trial|rollout|episode|round)s?"
+    rf"(?<![\w.])(?P<name>(?:[a-z]+_)?{STEP_WORDS}"
     # Swin's and its many copies': `Train: [30/300][210/2859]`; torchvision's: `Test:  [  20/124]`
     r"|(?:train|test|val|eval)(?=:? {0,2}\[ {0,6}\d{1,9}/\d{1,9}\]))"
     r"(?:[_ ]?(?:idx|num|no)|\([a-z]{1,12}\))?"
@@ -344,6 +345,14 @@ RANK_OF_PID
 RANK_OF_PID
     \b(?:(?:p(?:id|ID)|PID)[ :=]|[Pp]rocess ){1,2}(?P<pid>\d{2,7})[,;:]? {1,4}(?:is |as |-> |# ?)?
     (?:global[_ ]|world[_ ])?(?:[Rr]ank|RANK)[ :=]{1,2}(?P<rank>\d{1,6})\b
+# deepspeed/launcher/launch.py
+RANK_OF_PID
+    \b[Pp]rocess (?P<pid>\d{2,7}) spawned with command: \[.{0,2000}--local[_-]rank(?:=|\s|',\s')
+    (?P<local>\d{1,4})\b
+# ps and pgrep, of what launchers start
+RANK_OF_PID
+    ^\s{0,8}(?:[a-z_][\w.+-]{0,31}\s{1,12})?(?P<pid>\d{2,7})\s.{0,400}?\bpython.{0,2000}--local[_-]rank[=\s]
+    (?P<local>\d{1,4})\b
 # Slurm's number of a task, which is the rank where it is no launcher
 RANK_OF_PID
     (?:\bSLURM_PROCID[ :=]{1,2}|\btask[ :=]{1,2})(?P<rank>\d{1,6})\b

@@ -118,12 +118,14 @@ class ProseDetector:
         self._sentences: set[str] = set()
         self._marked_sentences: set[str] = set()
         self._last = ""
+        self.is_page = False
 
     def read(self, line: Line) -> None:
         """Take a line in."""
         if line.text == self._last:
             return
         self._last = line.text
+        self.is_page = self.is_page or line.on_page
         self._lines += 1
         self._filled += " " in line.text.strip()  # of an empty line only the prefix is left
         if line.level or line.origin:
@@ -137,9 +139,9 @@ class ProseDetector:
 
     @property
     def is_article(self) -> bool:
-        """True when a quarter of the lines or more are sentences.
+        """True for a written page, and when a quarter of the lines or more are sentences.
 
         A time or a host in front of nearly every line is that of a collector.
         """
         sentences = self._marked_sentences if self._marked >= PASSED_ON * self._filled else self._sentences
-        return len(sentences) >= SENTENCES and 4 * len(sentences) >= self._lines
+        return self.is_page or (len(sentences) >= SENTENCES and 4 * len(sentences) >= self._lines)

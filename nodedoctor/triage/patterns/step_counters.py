@@ -37,6 +37,8 @@ class _Counter:
     line: Line | None = None
     who: Identity = NOBODY
     before: Event[TrainingStep] | None = None
+    job_ended: bool = False
+    """The scheduler has ended the job since: what counts lower is no other rank, but a later run."""
     aside: Value | None = None
     """A value far from the others, until the next one tells whether another part begins with it."""
 
@@ -45,13 +47,13 @@ class _Counter:
         if self.rises > (self.before.what.rises if self.before is not None else 0):
             self.before = self.as_event()
         self.first = self.last = value
-        self.part, self.rises = self.part + 1, 0
+        self.part, self.rises, self.job_ended = self.part + 1, 0, False
 
     def rise_to(self, value: Value) -> None:
         """Take in a higher value."""
         if value[:-1] == self.last[:-1]:
             self.stride = max(self.stride, value[-1] - self.last[-1])
-        self.rises, self.last, self.aside = self.rises + 1, value, None
+        self.rises, self.last, self.aside, self.job_ended = self.rises + 1, value, None, False
 
     def is_far(self, value: Value) -> bool:
         """True for a value that does not go on from the last one: too high, or back where it was before."""
@@ -84,7 +86,7 @@ class _Counter:
         large: one that is back where it began has begun again.
         """
         behind = self.last[-1] - value[-1]
-        if value[:-1] != self.last[:-1] or behind > SPREAD * max(self.stride, 1.0):
+        if self.job_ended or value[:-1] != self.last[:-1] or behind > SPREAD * max(self.stride, 1.0):
             return False
         at_start = value <= self.first and (value[-1] <= 1 or behind > START_SPREAD * self.stride)
         return not at_start or behind <= SPREAD
@@ -135,6 +137,11 @@ class StepCounters:
         counter.has_line = True
         counter.line, counter.who = line, who
         self._unreported[key] = counter
+
+    def end_all(self) -> None:
+        """Note that all processes were ended: each counter may begin again anywhere."""
+        for counter in self._all.values():
+            counter.job_ended = True
 
     def count_answer(self, line: Line, who: Identity) -> None:
         """Count a request that a server answered."""

@@ -86,6 +86,8 @@ class CollectiveMismatch:
 
     fingerprints: tuple[CollectiveFingerprint, ...]
     about: str = CALLED_DIFFERENT
+    passing: bool = False
+    """They may still come to the same: all went on waiting."""
 
 
 @record
@@ -169,6 +171,19 @@ def _differs_from_rank_0(match: re.Match[str]) -> CollectiveMismatch:
     return CollectiveMismatch(tuple(both), "DeepSpeed compared what they were about to do")
 
 
+_SENT = re.compile(
+    r"(?:One rank|another rank) (?:sent|had|did|has|used|specified) (?:an? )?(?:[a-z]{1,12} ){0,5}?"
+    r"(?P<shown>\[[\d, ]*\]|\S{1,40}) on rank (?P<rank>\d{1,6})\b"
+)
+"""What Horovod compared of one rank, where it names that; a `tensor of rank 2` has two dimensions."""
+
+
+def _horovod_differs(match: re.Match[str]) -> CollectiveMismatch:
+    sent = _SENT.finditer(match.string[: match.end() + 400])
+    shown = tuple(CollectiveFingerprint(rank_number(side["rank"]), side["shown"]) for side in sent)
+    return CollectiveMismatch(shown, f"gave Horovod mismatched {match['what']}")
+
+
 SIGNS = read_rows(
     r"""
 # gloo, transport/*/unbound_buffer.cc and buffer.cc: of the process that waited, not of its peer
@@ -208,6 +223,10 @@ SizeMismatch
 _fingerprints_differ
     Detected mismatch between collectives|Rank \d+(?: is running (?:inconsistent )?collective)?:[ ]
     |\bbut Rank \d+(?: is running\b|$)
+# horovod/common/controller.cc: shapes, data types, operations, roots, devices and scales of one collective
+_horovod_differs
+    \bMismatched (?P<what>[A-Za-z][\w/ -]{2,60}): One rank (?:sent|had|did|has|used|specified)\b
+    (?=.{1,300}\b[Aa]nother rank\b)
 # DeepSpeed, which compares each rank with rank 0
 _differs_from_rank_0
     disagree(?:ment|d|s)? (?:error )?between rank ?(?P<mine>\d+) and rank ?(?P<other>\d+)
@@ -291,5 +310,6 @@ name-unresolved  hint  ground=path
 """,
     GlooTimeout, PeerGone, BarrierMissed, SizeMismatch,
     ClientsMissing, StoreWait, _task_missing,
-    _fingerprints_differ, _differs_from_rank_0, _parameter_mismatch, _store_wait, _unjoined_ranks,
+    _fingerprints_differ, _horovod_differs, _differs_from_rank_0, _parameter_mismatch, _store_wait,
+    _unjoined_ranks,
 )  # fmt: skip

@@ -12,6 +12,7 @@ from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import OF_A_SCRIPT, LauncherSignalled, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
+from nodedoctor.triage.patterns.machine import ends_allocation
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, WorldSize
 from nodedoctor.triage.patterns.restarts import Restarted
 from nodedoctor.triage.patterns.secondary_errors import OF_LAUNCHERS, is_secondary
@@ -226,7 +227,7 @@ def _find_other_jobs(events: list[Event[Any]]) -> set[int]:
 
 
 def _find_resumed_runs(events: list[Event[Any]]) -> set[int]:
-    """Indexes where a counter begins again after every rank, or their launcher, has ended.
+    """Indexes where a counter begins again after every rank, their launcher, or the allocation has ended.
 
     No process was left that could have counted. The counter begins where it did at first, or at the last
     checkpoint, and comes further than before. One that had not counted before may be a script's next program,
@@ -244,7 +245,7 @@ def _find_resumed_runs(events: list[Event[Any]]) -> set[int]:
         elif isinstance(what, ProcessExit) and event.who.rank is not None and not what.helper:
             ended_ranks.add(event.who.rank)
             end_index = index if end_index is not None or len(ended_ranks) >= world > 0 else None
-        elif isinstance(what, LauncherSignalled) or _is_launcher_end(event):
+        elif _is_launcher_end(event) or ends_allocation(what, event.text):
             end_index = index
         elif end_index is None:
             if isinstance(what, TrainingStep) and not ended_ranks:
@@ -272,8 +273,10 @@ def _counts_again(step: TrainingStep, earlier: TrainingStep | None) -> bool:
 
 
 def _is_launcher_end(event: Event[Any]) -> bool:
-    """True for the exception in which a launcher ends, with all its processes."""
+    """True for the signal or the exception in which a launcher ends, with all its processes."""
     what = event.what
+    if isinstance(what, LauncherSignalled):
+        return True
     return isinstance(what, ExceptionRaised) and what.type.endswith(OF_LAUNCHERS) and event.asserted
 
 

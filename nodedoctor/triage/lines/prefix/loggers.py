@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, PrefixInfo, Reader, ignore_prefix
+from nodedoctor.triage.lines.prefix_pattern import STEP_WORDS
 from nodedoctor.triage.lines.times import parse_time, year_seconds
 from nodedoctor.triage.model import COMPILED, LARGEST_PID
 from nodedoctor.whole_numbers import whole_number
@@ -27,6 +28,8 @@ _LOGGER = re.compile(
     r"|\[[\w./-]+\.\w{1,4}:\d+\] "
     r"|[\w./-]+\.\w{1,4}:\d+\] "
 )
+_MEASURE = re.compile(rf"(?:[\w./-]*[_/.-])?(?i:{STEP_WORDS})[:_-]?\d|[\w./-]+:\d+\.\d")
+"""A count or a value in the place of a logger's name: `step:34 - loss:2.1 - `."""
 _NAME_COLON = re.compile(r"[a-z_][\w.]*:(?=\S)")
 _BASIC = re.compile(r"[a-z_][\w.]*:(?=\S|[ \t]{2})")
 """In logging's basic format, blanks behind the name belong to the message."""
@@ -38,7 +41,8 @@ _COMMAND = re.compile(r"##\[(\w+)\]|::(error|warning|notice)(?: [^:]*)?::")
 _PRIORITY = re.compile(r"<\d{1,3}>(?=\S)")
 _FIELD = re.compile(r" {4}MESSAGE=(?=\S)")
 """The text of an entry that `journalctl -o verbose` prints, a field per line."""
-_MARKUP = re.compile(r"[ \t]{0,3}(?:(?:[#>*-]{1,4}\s)+`*(?=.)|`+(?=\S))")
+_MARKUP = re.compile(r"[ \t]{0,3}(?:(?!-> [a-z]+ [a-z])(?:[#>*-]{1,4}\s)+`*(?=.)|`+(?=\S))")
+"""Marks of text; an arrow in front of words is what a program puts there to say what came of an error."""
 _GLOG = re.compile(
     r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+)|0000 00:00:(1\d{9}\.\d{1,9}))?"
     r"(?: +\d+)? ([\w./-]+\.\w+:\d+)\] ?"
@@ -57,7 +61,7 @@ _TAG = re.compile(r"\[[A-Za-z][\w.-]{0,30}\] (?=\d{4}-\d\d-\d\d[ T]\d\d:\d\d)")
 
 def name_ends(text: str, prefix: PrefixInfo) -> int:
     """The end of a logger's name at the beginning of a text; 0 without."""
-    match = _LOGGER.match(text)
+    match = _LOGGER.match(text) if _MEASURE.match(text) is None else None
     if match is None and prefix.level and (prefix.basic or not _VALUE.match(text)):
         match = (_BASIC if prefix.basic else _NAME_COLON).match(text)
     if match is None or match[0].startswith(("Error", "Warning")) or text.startswith("NCCL ", match.end()):

@@ -15,6 +15,7 @@ from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import ErrorFate, Event, SideError
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
+from nodedoctor.triage.patterns.machine import HostOom
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import TrainingStep
@@ -86,6 +87,12 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
         "the program did it in another way, which worked",
         survived.drop_where_another_way_worked,
         (OtherWayWorked,),
+    ),
+    SideRule(
+        "handled",
+        "who had started the task that Ray killed says how it went on",
+        survived.drop_kills_of_retried_tasks,
+        (HostOom,),
     ),
     SideRule(
         "survived",

@@ -21,13 +21,14 @@ from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.machine import HostOom
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
 from nodedoctor.triage.patterns.reported_ends import STATES_EXIT
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
-from nodedoctor.triage.patterns.store import BarrierMissed
+from nodedoctor.triage.patterns.store import BarrierMissed, CollectiveMismatch
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.timeline.model import FATAL, QUIET, is_trouble
@@ -67,6 +68,20 @@ def drop_where_another_way_worked(events: list[Event[Any]]) -> list[Event[Any]]:
     return [event for event in events if not is_overcome(event)]
 
 
+def drop_kills_of_retried_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without Ray's notices of workers killed for memory, where programs say how they went on after each.
+
+    Its nodes count what they killed, and who had started a task decides what becomes of it.
+    """
+    kills = [event for event in events if isinstance(event.what, HostOom) and event.what.said_by == "Ray"]
+    answers = [event for event in kills if event.origin != "raylet"]
+    places = {event.place for event in answers}
+    given_up = any(is_trouble(event) and event.place in places for event in events)
+    if not answers or given_up or any(map(is_death, events)):
+        return events
+    return [event for event in events if not (isinstance(event.what, HostOom) and event.origin == "raylet")]
+
+
 def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without what may pass before the job finished or was cancelled, and what was caught before it finished.
 
@@ -81,7 +96,7 @@ def drop_stalls_that_passed(events: list[Event[Any]]) -> list[Event[Any]]:
     came = last_index(events, lambda e: e.what is Mark.MISSING_RANK_CAME)
     if any(map(is_trouble, events[came:])):
         return events
-    return [event for event in events if not (isinstance(event.what, BarrierMissed) and event.what.passing)]
+    return [event for event in events if not _is_passing(event.what)]
 
 
 def drop_before_communicator(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -253,7 +268,12 @@ def _was_shown(what: object) -> bool:
 
 def _may_pass(event: Event[Any]) -> bool:
     what = event.what
-    return what is Mark.UNREAD_TROUBLE or (isinstance(what, BarrierMissed) and what.passing)
+    return what is Mark.UNREAD_TROUBLE or _is_passing(what)
+
+
+def _is_passing(what: object) -> bool:
+    """True for ranks that others waited for, who may still have come."""
+    return isinstance(what, (BarrierMissed, CollectiveMismatch)) and what.passing
 
 
 def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:

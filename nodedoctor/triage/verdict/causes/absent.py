@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodedoctor.triage.describe import describe_identities, distinct_ranks
-from nodedoctor.triage.identity.world import is_one_node, short_host
+from nodedoctor.triage.identity.world import is_one_node, launched_ranks, short_host
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
 from nodedoctor.triage.patterns.exits import SIGABRT, ProcessExit
@@ -102,7 +102,7 @@ def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
         return tuple(people.get(rank, Identity(rank=rank)) for rank in sorted(ends))
     if timeline.folded or len(waited) < 2 or len({wait.work.signature for wait in timeline.waits}) > 1:
         return ()
-    size = timeline.expected or groups.size_of(timeline) or 0
+    size = timeline.expected or groups.size_of(timeline) or launched_ranks(timeline.events) or 0
     ranks = set(timeline.ranks_seen) | set(range(max(size, max(waited) + 1)))
     if any(w.event.who.group_rank not in (None, w.who.rank) for w in timeline.waits):
         ranks &= waited

@@ -27,7 +27,7 @@ from nodedoctor.triage.patterns.exits import (
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import SIGNALS
 from nodedoctor.triage.patterns.machine import HostAddress, NodeLost
-from nodedoctor.triage.patterns.nccl import NcclError
+from nodedoctor.triage.patterns.nccl import Communicator, NcclError
 from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.store import BarrierMissed, PeerGone, StoreWait
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, ProcessAborting, WatchdogStuck
@@ -243,7 +243,7 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
     elif culprits:
         headline = (
             f"{describe_identities(culprits)} closed its connections: its process ended, and it left "
-            "no line of its own"
+            f"no line {'that says why' if timeline.ranks_seen.issuperset(silent) else 'of its own'}"
         )
     else:
         headline = f"{suspects} closed its connections: its process ended, and no line of its own is here"
@@ -325,7 +325,23 @@ def _silent_ranks(timeline: Timeline, victims: set[int]) -> list[int]:
         return []
     ranks = timeline.ranks_seen | set(range(max(timeline.expected or 0, max(victims) + 1)))
     silent = sorted(ranks - victims)
+    quiet = _quiet_in_own_files(timeline, silent)
+    silent = quiet or silent
     return silent if len(silent) <= len(victims) else []
+
+
+def _quiet_in_own_files(timeline: Timeline, ranks: Sequence[int]) -> list[int]:
+    """Those of some ranks whose file ends without a complaint or an abort; each rank has one file."""
+    files: dict[int, set[str]] = {}
+    for event in (*timeline.events, *timeline.last_lines):
+        if event.who.rank is not None:
+            files.setdefault(event.who.rank, set()).add(event.place.source)
+    sources = [source for of_rank in files.values() for source in of_rank]
+    if len(sources) != len(files) or len(set(sources)) != len(files):
+        return []
+    complaining = {e.who.rank for e in (*timeline.trouble, *timeline.marked(Mark.STORE_LOST))}
+    complaining |= {e.who.rank for e in timeline.of_kind(Communicator) if e.what.is_aborted}
+    return [rank for rank in ranks if rank in files and rank not in complaining]
 
 
 def _cut_off(timeline: Timeline, silent: list[int]) -> bool:

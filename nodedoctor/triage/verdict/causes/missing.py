@@ -13,7 +13,14 @@ from nodedoctor.triage.model import Candidate, Confidence, Event, Ground, Identi
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.progress import LongWork
-from nodedoctor.triage.patterns.store import BarrierMissed, ClientsMissing, GlooTimeout, PeerGone, StoreWait
+from nodedoctor.triage.patterns.store import (
+    BarrierMissed,
+    ClientsMissing,
+    CollectiveMismatch,
+    GlooTimeout,
+    PeerGone,
+    StoreWait,
+)
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, CollectiveStatus
 from nodedoctor.triage.timeline.counters import names_of_group
@@ -42,6 +49,8 @@ FAR_BEHIND = 3
 def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
     """A monitored barrier, or JAX's coordination service, names the ranks that did not come."""
     missed = timeline.of_kind(BarrierMissed)
+    if any(event.what.passing for event in timeline.of_kind(CollectiveMismatch)):
+        return  # each waits for the other
     report = missed[0].what
     culprits = identities_of(sorted({r for event in missed for r in event.what.ranks}))
     lost_heartbeats = timeline.marked(Mark.HEARTBEAT_LOST)
