@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nodedoctor.grouping import group_by
-from nodedoctor.triage.describe import blameable_identities, distinct_ranks, identities_of
+from nodedoctor.triage.describe import blameable_identities, distinct_ranks, identities_of, nodes_of
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import SIGTERM, PeersTerminated, ProcessExit
@@ -49,14 +50,18 @@ def ranks_by_node(timeline: Timeline) -> dict[str, list[Identity]]:
     }
 
 
-def ranks_of_nodes(timeline: Timeline, nodes: Sequence[Identity]) -> tuple[Identity, ...]:
-    """The ranks of nodes that have one each, as all others have; else the nodes."""
+def nodes_with_ranks(timeline: Timeline, people: Sequence[Identity]) -> tuple[Identity, ...]:
+    """The ranks of one node that report a fault of it; those of nodes with one rank each; else the nodes."""
+    nodes, reporters = nodes_of(people), tuple(distinct_ranks(people))
+    if any(who.rank is not None for who in nodes):
+        return nodes
+    if len(nodes) == 1 and len(reporters) > 1:
+        return tuple(replace(who, host=nodes[0].host) for who in reporters)
     ranks = ranks_by_node(timeline)
-    is_single = len(ranks) > 1 and all(len(people) == 1 for people in ranks.values())
     on_nodes = [ranks.get(short_host(who.host or ""), ()) for who in nodes]
-    if not is_single or not all(on_nodes) or any(who.rank is not None for who in nodes):
-        return tuple(nodes)
-    return tuple(who for people in on_nodes for who in people)
+    if len(ranks) > 1 and all(len(of_node) == 1 for of_node in ranks.values()) and all(on_nodes):
+        return tuple(who for of_node in on_nodes for who in of_node)
+    return nodes
 
 
 def _is_repeated(event: Event[Any]) -> bool:

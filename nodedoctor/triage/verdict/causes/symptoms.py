@@ -28,7 +28,7 @@ from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.culprits import (
     find_culprits,
     independent_failures,
-    ranks_of_nodes,
+    nodes_with_ranks,
 )
 from nodedoctor.triage.verdict.causes.first_exits import people_of
 from nodedoctor.wording import decimal
@@ -87,11 +87,12 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
         first = min(events, key=timeline.moment)
         what = first.what
         ground = _symptom_ground(what)
-        culprits = ranks_of_nodes(timeline, nodes_of(e.who for e in events)) if what.of_node else ()
+        culprits = nodes_with_ranks(timeline, [e.who for e in events]) if what.of_node else ()
         if what.personal:
             culprits = find_culprits(timeline, independent_failures(timeline, events))
         sure: Confidence = "low" if ground == "hint" else "medium" if ground in ("path", "named") else "high"
-        who = f"{describe_briefly(culprits)}: " if culprits else ""
+        blamed = nodes_of(culprits) if what.of_node else culprits
+        who = f"{describe_briefly(blamed)}: " if culprits else ""
         headline = f"{who}{_symptom_message(timeline, first)}"
         yield Candidate(cause, ground, sure, headline, tuple(events[:4]), culprits)
 
