@@ -72,7 +72,7 @@ expected
     |(?:simulated|injected|mocked?|fake) (?:\w{1,30} )?(?:fault|error|failure|exception)\b
 caught
   handled exception: {}
-    (?:(?:exception|error|failure) (?:was )?|was |been )(?:handled|caught)\b
+    (?:(?:\w{0,40}(?:exception|error)|failure) (?:was )?|was |been )(?:handled|caught)\b
     |handled (?:an? )?(?:exception|error|failure)\b|(?<!not )handled:|caught and \w+\b
 other run
   note: previous run ended with {}
