@@ -10,6 +10,11 @@ BAR = re.compile(
     r"|(?:it)? \[(?:\d+:)?\d+:\d\d, +[\d.?]+ ?(?:\w{1,12}/s|s/\w{1,12})\b)"
 )
 """A bar, and one of unknown length: `620/? [3:12:18<00:00,`, `620it [3:12:18, 18.60s/it]`."""
+UNDRAWN = re.compile(
+    r"(?P<done>\d{1,12})/(?P<total>\d{1,12})"
+    r"(?: \[(?:\d+:)?\d+:\d\d, +[\d.?]+ ?(?:\w{1,12}/s|s/\w{1,12})\b| (?:\d+:)?\d\d:\d\d < \d)"
+)
+"""A bar without its drawing, as programs print it, and as notebooks have it (transformers/utils/notebook.py)."""
 PERCENT = re.compile(
     r"(?P<percent>\d{1,3})%\|(?:[█▉▊▋▌▍▎▏#\d ]{0,200}\|(?: *(?P<done>\d{1,12})/(?P<total>\d{1,12})\b)?"
     r"|[█▉▊▋▌▍▎▏#][█▉▊▋▌▍▎▏#\d ]{0,200}$)"
@@ -40,13 +45,13 @@ _STEP = re.compile(r"^(\d{1,7}\|)\d{1,9}(?=\|Loss: )")
 _EPOCH = re.compile(r"\b[Ee]poch[\s#:=\[(]{0,9}(\d{1,7})(?![\w.]\d)")
 """The epoch in a bar's title: the bar of the next one goes on from it."""
 _NAMES = {ETA: r"\g<name>eta/\g<total>", COLUMN: r"\g<name>"}
-BARS = (BAR, RICH_BAR, KERAS, ETA, COLUMN, PAIR, PERCENT)
+BARS = (UNDRAWN, BAR, RICH_BAR, KERAS, ETA, COLUMN, PAIR, PERCENT)
 """What `parse_bar` reads."""
 
 
 def parse_bar(text: str) -> tuple[str, tuple[float, ...]] | None:
     """How far a bar is; its name is the text in front of it."""
-    match = BAR.search(text) or RICH_BAR.search(text) or KERAS.search(text)
+    match = UNDRAWN.search(text) or BAR.search(text) or RICH_BAR.search(text) or KERAS.search(text)
     if match is None:
         pair = PAIR.match(text)
         if pair is not None:

@@ -162,6 +162,8 @@ def test_counters() -> None:
         (620.0,),
     )
     assert step_counter("620it [3:12:18, 18.60s/it]") == ("/?", (620.0,))
+    assert step_counter("309/500 [11:50, 2.28s/it] last_len=340") == ("/500", (309.0,))
+    assert step_counter(" [14/60 02:09 < 06:50, 0.11 it/s, Epoch 0.2/1]") == ("[/60", (14.0,))
     assert step_counter("found 620 files [3:12:18, none]") is None
     assert step_counter("  [ 40/79]  eta: 0:00:06  time: 0.16") == ("eta/79", (40.0,))
     assert step_counter("1987 train 3.418830") == ("train", (1987.0,))
