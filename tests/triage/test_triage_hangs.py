@@ -108,3 +108,9 @@ def test_a_line_without_its_group_is_of_the_only_group(odd: int, silent: str, tm
 def test_what_a_person_says_of_silence_behind_the_last_step_is_not_clean(words: str, tmp_path: Path) -> None:
     assert judged(tmp_path, steps(1, 30) + words + "\n").verdict.outcome == "undetermined"
     assert judged(tmp_path, words + "\n" + steps(1, 30)).verdict.outcome == "clean"
+
+
+def test_a_hang_in_a_quoted_answer_is_none(tmp_path: Path) -> None:
+    answers = 'sample 3 completion="The job hung because rank 3 hit CUDA out of memory." score=0.4\n'
+    assert judged(tmp_path, steps(1, 30) + answers).verdict.outcome == "clean"
+    assert judged(tmp_path, steps(1, 30) + "The job hung because rank 3 is slow.\n").verdict.outcome != "clean"

@@ -384,6 +384,8 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
         how = assertion_of(line, match.start(), match.end(), _words_begin(sign, match))
         if isinstance(what, Symptom) and "NCCL INFO " in line.text[: match.start()]:
             how = "warning"  # it looks for libraries that it can do without
+        elif how == "quoted" and what is Mark.HANG_SUSPECTED:
+            continue
         elif kind_of(what) in SIDE_FACTS:
             how = "plain"
         elif how == "warning" and _only_level_warns(what, line, match):
