@@ -14,7 +14,7 @@ UNDRAWN = re.compile(
     r"(?P<done>\d{1,12})/(?P<total>\d{1,12})"
     r"(?: \[(?:\d+:)?\d+:\d\d, +[\d.?]+ ?(?:\w{1,12}/s|s/\w{1,12})\b| (?:\d+:)?\d\d:\d\d < \d)"
 )
-"""A bar without its drawing, as programs print it, and notebooks (transformers/utils/notebook.py)."""
+"""A bar without its drawing, by programs and in notebooks (transformers/utils/notebook.py)."""
 PERCENT = re.compile(
     r"(?P<percent>\d{1,3})%\|(?:[█▉▊▋▌▍▎▏#\d ]{0,200}\|(?: *(?P<done>\d{1,12})/(?P<total>\d{1,12})\b)?"
     r"|[█▉▊▋▌▍▎▏#][█▉▊▋▌▍▎▏#\d ]{0,200}$)"
