@@ -113,4 +113,5 @@ def test_what_a_person_says_of_silence_behind_the_last_step_is_not_clean(words: 
 def test_a_hang_in_a_quoted_answer_is_none(tmp_path: Path) -> None:
     answers = 'sample 3 completion="The job hung because rank 3 hit CUDA out of memory." score=0.4\n'
     assert judged(tmp_path, steps(1, 30) + answers).verdict.outcome == "clean"
-    assert judged(tmp_path, steps(1, 30) + "The job hung because rank 3 is slow.\n").verdict.outcome != "clean"
+    words = "The job hung because rank 3 is slow.\n"
+    assert judged(tmp_path, steps(1, 30) + words).verdict.outcome != "clean"
