@@ -97,13 +97,12 @@ def hosts_of(sources: Sources, owners: Mapping[str, Identity]) -> dict[str, str]
             hosts.update(words)
     spoken_hosts = {short_host(host): host for names in line_hosts.values() for host in names}
     for source, names in line_hosts.items():
-        if len(names) == 1 and len(ranks[source]) == 1:
+        file_words = {_NODE_LOG.sub("", name.partition(".")[0]) for name in own_name(source).split("/")}
+        named_hosts = file_words & (set(map(short_host, names)) if names else set(spoken_hosts))
+        if len(names) == 1 and (len(ranks[source]) == 1 or named_hosts):
             hosts[source] = next(iter(names))
-        elif not names and source not in hosts:
-            names = {_NODE_LOG.sub("", name.partition(".")[0]) for name in own_name(source).split("/")}
-            named_hosts = names & set(spoken_hosts)
-            if len(named_hosts) == 1:
-                hosts[source] = spoken_hosts[named_hosts.pop()]
+        elif not names and source not in hosts and len(named_hosts) == 1:
+            hosts[source] = spoken_hosts[named_hosts.pop()]
     return hosts
 
 

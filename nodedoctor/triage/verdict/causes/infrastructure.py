@@ -15,7 +15,7 @@ from nodedoctor.triage.describe import (
 )
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Candidate, Confidence, Event, Ground, Identity
+from nodedoctor.triage.model import NOBODY, Candidate, Confidence, Event, Ground, Identity
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import DriveError, HostAddress, KernelTaskHung
 from nodedoctor.triage.patterns.nccl import IbFlush, NcclError, VirtualInterface
@@ -166,47 +166,40 @@ def _hung_in_file_system(
 
 
 def different_nccl(timeline: Timeline) -> Iterator[Candidate]:
-    """Ranks, or nodes with a file each, whose errors of NCCL name different versions of it."""
-    hosts: dict[str, set[str | None]] = {}
-    for event in timeline.events:
-        hosts.setdefault(event.place.source, set()).add(event.who.host)
+    """Ranks, or nodes, whose errors of NCCL name different versions of it."""
     versions: dict[Identity, tuple[str, Event[Any]]] = {}
     for event in timeline.of_kind(ExceptionRaised):
         version = _NCCL_VERSION.search(event.what.message)
-        named_hosts = hosts[event.place.source] - {None}
-        host = next(iter(named_hosts)) if len(named_hosts) == 1 else None
-        if version is not None and (event.who.rank is not None or host is not None):
-            host = host if event.who.rank is None else None
-            versions.setdefault(Identity(rank=event.who.rank, host=host), (version[1], event))
+        who = Identity(rank=event.who.rank, host=event.who.host if event.who.rank is None else None)
+        if version is not None and who != NOBODY:
+            versions.setdefault(who, (version[1], event))
     speakers = group_by(versions, lambda who: versions[who][0])
-    if len(speakers) > 1:
-        rows = (
-            f"{version} on {describe_identities(people).removeprefix('a process on ') or 'others'}"
-            for version, people in sorted(speakers.items())
-        )
-        differ = Symptom("version_mismatch", "nccl-versions-differ", "ranks run different versions of NCCL")
-        evidence = tuple(replace(versions[same[0]][1], what=differ) for same in speakers.values())
-        yield Candidate(
-            "version_mismatch",
-            "compared",
-            "high",
-            f"{differ.sentence}: {', '.join(rows)}",
-            evidence[:4],
-        )
+    if len(speakers) < 2:
+        yield from _versions_that_met(timeline)
+        return
+    rows = (
+        f"{version} on {describe_identities(people).removeprefix('a process on ') or 'others'}"
+        for version, people in sorted(speakers.items())
+    )
+    evidence = tuple(replace(versions[same[0]][1], what=_DIFFER) for same in speakers.values())
+    headline = f"{_DIFFER.sentence}: {', '.join(rows)}"
+    yield Candidate("version_mismatch", "compared", "high", headline, evidence[:4])
 
 
-def truncated_between_versions(timeline: Timeline) -> Iterator[Candidate]:
+def _versions_that_met(timeline: Timeline) -> Iterator[Candidate]:
     """A peer sent more than was expected at the start, and processes name different versions of NCCL."""
     truncated = [event for event in timeline.of_kind(Symptom) if event.what.name == "message-truncated"]
     versions: dict[str, Event[Any]] = {}
-    for event in timeline.marked(Mark.SET_UP) if truncated else ():
+    announced: Sequence[Event[Any]] = timeline.marked(Mark.SET_UP) if truncated else ()
+    for event in announced:
         if (version := _NCCL_VERSION.search(event.text)) is not None:
-            versions.setdefault(version[1], event)
+            versions.setdefault(version[1], replace(event, what=_DIFFER))
     if len(versions) > 1:
-        headline = f"processes with different versions of NCCL met: {comma_list(sorted(versions), 4)}"
-        evidence = (*truncated[:2], *versions.values())
-        yield Candidate("version_mismatch", "compared", "medium", headline, evidence[:4])
+        headline = f"{_DIFFER.sentence}: {comma_list(sorted(versions), 4)}"
+        evidence = (*list(versions.values())[:2], *truncated[:2])
+        yield Candidate("version_mismatch", "compared", "medium", headline, evidence)
 
 
+_DIFFER = Symptom("version_mismatch", "nccl-versions-differ", "ranks run different versions of NCCL")
 _NCCL_VERSION = re.compile(r"\bNCCL version (\d{1,3}\.\d{1,3}\.\d{1,3})\b")
 """How torch ends its errors of NCCL (torch/csrc/distributed/c10d/NCCLUtils.cpp), and NCCL says its own."""
