@@ -139,6 +139,7 @@ TOOK = "# py-spy taken at 10:00:51, the job keeps running\n"
         ([*WORKING, steps(1, 40)], "undetermined"),
         ([*WORKING, steps(1, 40) + "training complete, exit code 0\n"], "clean"),
         ([*WORKING, steps(1, 40) + TOOK + steps(41, 9)], "clean"),
+        ([*WORKING, steps(1, 40) + "profile collected, the run continues\n" + steps(41, 9)], "clean"),
         ([*WORKING, steps(1, 40) + TOOK], "undetermined"),
         ([*WORKING, TOOK + steps(1, 40)], "undetermined"),
         ([dump(rank, WAITS) for rank in range(4)] + [steps(1, 9) + "training complete\n"], "undetermined"),

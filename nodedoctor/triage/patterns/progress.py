@@ -368,7 +368,7 @@ _group_joined
 # people and shells, while a job runs
 STACKS_TAKEN
     \bpy-?spy\b.{0,40}\b(?:taken|ran|run|attached|dumped|done)\b|\b(?:took|taking|take) .{0,20}\bpy-?spy\b
-    |\bstacks? (?:dumps? )?(?:were |was )?(?:taken|dumped)\b
+    |\b(?:stacks?|profiles?) (?:dumps? )?(?:were |was )?(?:taken|dumped|collected)\b
 # which process a rank is, behind a prefix with the rank
 RANK_OF_PID
     (?:^|\[rank[ :=]?(?P<rank>\d{1,6})\]:? )(?:[Ss]tart(?:ed|ing)|[Rr]eady|[Rr]unning|[Hh]ello)?[ :,(]{0,3}
