@@ -20,6 +20,8 @@ LARGEST_UNNAMED = 4 << 20
 """Bytes of a file in which the clock is followed. Ours."""
 BACK = 60.0
 """Seconds by which the clock goes back between two processes: lines of one log may be late. Ours."""
+EDGE = 4 << 10
+"""Bytes at the end of a file in which its last rank speaks. Ours."""
 SPEAKER_SHARE = 0.1
 """Share of a part's lines with a rank that are of a rank which speaks in it; others are spoken of. Ours."""
 _LOG = rb"(?P<name>[\w./@+-]{1,200}\.(?:log|out|err|stdout|stderr|txt)(?:\.\d{1,4})?)"
@@ -82,6 +84,9 @@ def _split_at_headings(data: bytes, heading: re.Pattern[bytes]) -> tuple[LogPart
 
 def _split_at_clock(data: bytes) -> tuple[LogPart, ...]:
     """The parts at whose beginning the clock goes back, where each rank speaks in one of them alone."""
+    first, last = _SPEAKER.search(data), _SPEAKER.findall(data, max(0, len(data) - EDGE))
+    if first is None or (last and last[-1] == first[1]):
+        return ()  # one rank from the first line to the last
     parts: list[LogPart] = []
     earlier_ranks: set[int] = set()
     for number, (begin, end) in enumerate(pairwise([0, *_find_seams(data), len(data)])):
