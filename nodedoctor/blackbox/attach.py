@@ -14,8 +14,8 @@ from typing import Any
 
 from nodedoctor.blackbox import finish, stacks
 from nodedoctor.blackbox.folder import Folder
-from nodedoctor.blackbox.samples.progress import ProgressSettings
 from nodedoctor.blackbox.samples.sampler import SLOW
+from nodedoctor.blackbox.samples.suspected_hang import ProgressSettings
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.cli.console import complain
 from nodedoctor.cli.endings import on_ending

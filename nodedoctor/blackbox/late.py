@@ -12,9 +12,9 @@ from nodedoctor.blackbox import capture, gpus
 from nodedoctor.blackbox.samples.sample import RankSample, Sample
 from nodedoctor.blackbox.samples.step_times import DIRECT, StepTimes
 from nodedoctor.record import record
-from nodedoctor.triage.live import stragglers
+from nodedoctor.triage.live import without_stacks
+from nodedoctor.triage.live.lateness import Lateness
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
-from nodedoctor.triage.live.step_arrivals import Lateness
 
 LOOKING, RESTING = 120.0, 600.0
 """Seconds for which outputs are looked at a hundred times a second, and until that is done again."""
@@ -75,7 +75,7 @@ class LateRanks:
     async def _report_late(self, ranks: tuple[RankSample, ...], rank: int, late: Lateness) -> None:
         live = await ask(self._host, ranks)
         process = next(entry for entry in live.processes if entry.rank == rank)
-        words = f"rank {rank} {late.words}{stragglers.reason(live, process)}"
+        words = f"rank {rank} {late.words}{without_stacks.reason(live, process)}"
         self.late_ranks.append(LateRank(time.time(), rank, late, words))
         self._print_line(words)
         self._asking = None

@@ -16,10 +16,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from nodedoctor.blackbox import capture, late
-from nodedoctor.blackbox.samples.progress import Progress
 from nodedoctor.blackbox.samples.sample import Sample
 from nodedoctor.blackbox.samples.sampler import FAST, Sampler
 from nodedoctor.blackbox.samples.step_times import DIRECT, StepTimes
+from nodedoctor.blackbox.samples.suspected_hang import Progress
 from nodedoctor.record import record
 from nodedoctor.triage.live import saved
 from nodedoctor.triage.live.running_job import LiveJob

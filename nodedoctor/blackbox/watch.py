@@ -16,10 +16,10 @@ from nodedoctor.blackbox.late import LateRanks
 from nodedoctor.blackbox.memory_groups import MemoryGroups
 from nodedoctor.blackbox.recorded_node import record_node
 from nodedoctor.blackbox.samples import confirm, timeouts
-from nodedoctor.blackbox.samples.progress import USUAL, Activity, Progress, ProgressSettings, Suspicion
 from nodedoctor.blackbox.samples.sample import ProcessEnd, RankSample, Sample
 from nodedoctor.blackbox.samples.sampler import SLOW, Sampler
 from nodedoctor.blackbox.samples.signs import Signs, signs
+from nodedoctor.blackbox.samples.suspected_hang import USUAL, Activity, Progress, ProgressSettings, Suspicion
 from nodedoctor.children import child_process
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from nodedoctor.blackbox.capture import Capture
-from nodedoctor.blackbox.samples.progress import DEAD, IDLE, STOPPED, Activity, Suspicion
 from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
+from nodedoctor.blackbox.samples.suspected_hang import DEAD, IDLE, STOPPED, Activity, Suspicion
 from nodedoctor.triage.live.activity import long_work, main_thread, own_frame
 from nodedoctor.triage.live.running_job import RankProcess
 from nodedoctor.triage.patterns.stacks import StackFrame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.blackbox.samples.confirm import computes, share
-from nodedoctor.blackbox.samples.progress import QUIET
+from nodedoctor.blackbox.samples.suspected_hang import QUIET
 from nodedoctor.record import record
 from nodedoctor.triage.live.activity import long_work, main_thread
 from nodedoctor.triage.live.judge import abnormal, ras_counts

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from nodedoctor.blackbox.samples.sample import OutputPart, RankSample, Sample
 from nodedoctor.triage.lines.prefixes import parse_line
-from nodedoctor.triage.live.step_arrivals import FEWEST_RANKS, FEWEST_STEPS, Lateness, Step, find_late_rank
+from nodedoctor.triage.live.lateness import FEWEST_RANKS, FEWEST_STEPS, Lateness, Step, find_late_rank
 from nodedoctor.triage.model import Line, Place
 from nodedoctor.triage.patterns import progress
 

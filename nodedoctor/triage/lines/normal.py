@@ -11,8 +11,8 @@ from itertools import chain, islice
 from nodedoctor.record import record
 from nodedoctor.triage.lines.common_prefix import learn_prefix
 from nodedoctor.triage.lines.envelopes import objects, pairs
+from nodedoctor.triage.lines.envelopes.field_names import SEVERAL, EnvelopeRecord
 from nodedoctor.triage.lines.envelopes.pairs import list_line_reader
-from nodedoctor.triage.lines.envelopes.records import SEVERAL, EnvelopeRecord
 from nodedoctor.triage.lines.join import (
     RichColumn,
     RichFrame,

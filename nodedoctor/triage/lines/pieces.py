@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from nodedoctor.record import record
-from nodedoctor.triage.lines.envelopes.records import EnvelopeRecord
+from nodedoctor.triage.lines.envelopes.field_names import EnvelopeRecord
 from nodedoctor.triage.lines.join import RichColumn
 from nodedoctor.triage.lines.prefix_pattern import MANY, PREFIX_LENGTH
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line

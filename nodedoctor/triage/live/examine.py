@@ -10,7 +10,7 @@ from nodedoctor.grouping import group_by
 from nodedoctor.model import Fix
 from nodedoctor.steps import keep, look, looks, repair
 from nodedoctor.triage.flight.judge import FlightReport
-from nodedoctor.triage.live import activity, judge, stragglers
+from nodedoctor.triage.live import activity, judge, without_stacks
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Coverage, Identity
@@ -75,7 +75,7 @@ def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Tr
     timeline = build_timeline(events)
     moving = bool(timeline.marked(Mark.RAS_RUNNING) or live.steps)
     candidates = [] if moving else judge.live_candidates(live)
-    candidates += stragglers.late_ranks(live)
+    candidates += without_stacks.late_ranks(live)
     candidates += flight.candidates if flight is not None else ()
     ranks = [process.rank for process in live.processes if process.rank is not None]
     sizes = [process.world_size for process in live.processes if process.world_size]

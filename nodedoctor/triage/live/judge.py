@@ -10,7 +10,7 @@ from typing import Any
 from nodedoctor.grouping import group_by, group_pairs
 from nodedoctor.triage.describe import describe_identities
 from nodedoctor.triage.lines.prefixes import parse_line
-from nodedoctor.triage.live import stragglers
+from nodedoctor.triage.live import without_stacks
 from nodedoctor.triage.live.activity import (
     FROZEN,
     GPU_WAIT,
@@ -50,7 +50,7 @@ def live_candidates(live: LiveJob) -> list[Candidate]:
         _outside_collective,
         _different_calls,
         _lone_method,
-        stragglers.idle_gpu,
+        without_stacks.idle_gpu,
         _differing_rank,
     )
     return [candidate for rule in rules for candidate in rule(live)]
@@ -96,7 +96,7 @@ def live_events(live: LiveJob) -> list[Event[Any]]:
         moved = "operation counts moved: not stuck"
         events.append(Event(Mark.RAS_RUNNING, Place("NCCL RAS", 0), NOBODY, None, moved))
     elif second:
-        answers = (event for event in stragglers.ras_events(second) if event.what is not Mark.RAS_RUNNING)
+        answers = (event for event in without_stacks.ras_events(second) if event.what is not Mark.RAS_RUNNING)
         events += [_with_rank(live, event) for event in answers]
         if first and ras_counts(second):
             unmoved = "asked twice, it counted the same operations"

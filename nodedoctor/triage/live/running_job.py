@@ -10,7 +10,7 @@ from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, loaded, objects, text, whole_number
 from nodedoctor.record import record
 from nodedoctor.triage.live.gpu_use import GpuUse
-from nodedoctor.triage.live.step_arrivals import Lateness
+from nodedoctor.triage.live.lateness import Lateness
 from nodedoctor.triage.patterns.stacks import StackFrame, collective_in
 
 RAS_PORT = 28028

@@ -11,8 +11,8 @@ from nodedoctor import input_files
 from nodedoctor.json_shapes import Json, as_list, loaded, number, objects, text, texts, whole_number
 from nodedoctor.record import record
 from nodedoctor.triage.live.gpu_use import GpuUse
+from nodedoctor.triage.live.lateness import Lateness
 from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, PythonThread, RankProcess
-from nodedoctor.triage.live.step_arrivals import Lateness
 from nodedoctor.triage.patterns.stacks import StackFrame
 from nodedoctor.wording import count_with_noun, singular_or_plural
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from nodedoctor.blackbox.samples.progress import Progress
 from nodedoctor.blackbox.samples.sample import parse
+from nodedoctor.blackbox.samples.suspected_hang import Progress
 from nodedoctor.children.programs import child
 
 ITSELF = r"""

@@ -9,9 +9,9 @@ import pytest
 
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.blackbox.samples.confirm import at_work
-from nodedoctor.blackbox.samples.progress import Activity
 from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.blackbox.samples.signs import signs
+from nodedoctor.blackbox.samples.suspected_hang import Activity
 from nodedoctor.blackbox.stacks import CapturedStack
 from nodedoctor.triage.live.activity import long_work
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess

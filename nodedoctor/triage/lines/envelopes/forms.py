@@ -10,9 +10,9 @@ from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.lines.envelopes import objects
+from nodedoctor.triage.lines.envelopes.field_names import SEVERAL, TEXT, EnvelopeRecord, who_of
 from nodedoctor.triage.lines.envelopes.objects import column_name, object_records, table_records
 from nodedoctor.triage.lines.envelopes.pairs import unquote_text
-from nodedoctor.triage.lines.envelopes.records import SEVERAL, TEXT, EnvelopeRecord, who_of
 from nodedoctor.triage.model import Identity
 
 _HEADER = re.compile(r"(?:From .*\n)?(?:[A-Za-z][\w-]{1,60}:.*\n(?:[ \t].*\n)*)+\n")

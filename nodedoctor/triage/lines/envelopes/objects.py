@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nodedoctor.json_shapes import loaded
-from nodedoctor.triage.lines.envelopes.numbers import with_numbers
-from nodedoctor.triage.lines.envelopes.records import (
+from nodedoctor.triage.lines.envelopes.field_names import (
     SEVERAL,
     STREAMS,
     TEXT,
@@ -20,6 +19,7 @@ from nodedoctor.triage.lines.envelopes.records import (
     time_of,
     who_of,
 )
+from nodedoctor.triage.lines.envelopes.numbers import with_numbers
 from nodedoctor.triage.lines.times import parse_time
 from nodedoctor.triage.model import Identity
 from nodedoctor.whole_numbers import json_integer

@@ -8,8 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from nodedoctor.triage.lines.envelopes.field_names import TEXT, TRACES, EnvelopeRecord, who_of
 from nodedoctor.triage.lines.envelopes.objects import object_records
-from nodedoctor.triage.lines.envelopes.records import TEXT, TRACES, EnvelopeRecord, who_of
 from nodedoctor.triage.lines.prefix_pattern import FEWEST, NEARLY_ALL
 from nodedoctor.triage.model import Identity
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.triage.live.step_arrivals import BEYOND, FEWEST_STEPS, OF_STEP, Lateness, find_late_rank
+from nodedoctor.triage.live.lateness import BEYOND, FEWEST_STEPS, OF_STEP, Lateness, find_late_rank
 
 STEP, NOISE = 0.5, 0.02
 Arrivals = dict[int, dict[tuple[float, ...], float]]

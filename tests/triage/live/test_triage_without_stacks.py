@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from nodedoctor.triage.live import saved
 from nodedoctor.triage.live.examine import judge_live
 from nodedoctor.triage.live.gpu_use import GpuUse
+from nodedoctor.triage.live.lateness import Lateness
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
-from nodedoctor.triage.live.step_arrivals import Lateness
 
 LATE = Lateness(0.18, 0.94, 50, 0.01, 0.5)
 STEP = "arrives 180 ms late in 94 % of steps"

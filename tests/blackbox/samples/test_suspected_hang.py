@@ -8,8 +8,8 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.blackbox.samples.progress import GRACE, Progress, ProgressSettings
 from nodedoctor.blackbox.samples.sample import OutputPart, RankSample, Sample
+from nodedoctor.blackbox.samples.suspected_hang import GRACE, Progress, ProgressSettings
 
 RANKS = tuple(RankSample(100 + n, 1, n, 4, state="S", syscall="202", wchan="futex_wait") for n in range(4))
 
