@@ -24,6 +24,7 @@ from nodedoctor.triage.read.scan import LineNumbers
 from nodedoctor.triage.read.search import GrepSearch
 from nodedoctor.triage.read.sources import LogSource, NoSuchPath, find_sources
 from nodedoctor.triage.timeline.build import build_timeline
+from nodedoctor.triage.timeline.documents import scripts_and_pages
 from nodedoctor.triage.timeline.jobs import LoggedJob, events_of, separate_jobs
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.timeline.node_reports import JoinedNodes, NodeFaults, join_nodes
@@ -93,8 +94,12 @@ def _examine(
         flight = _read_dumps(dumps, reading)
         notes = (*captured.notes, *reading.notes)
         return judge_live(captured.live, flight, files=len(material.sources), size=reading.size, notes=notes)
-    all_events = assign_by_source(reading.events, reading.speakers)
-    found_jobs = separate_jobs(all_events, reading.speakers)
+    has_dumps = bool(reading.dumps) or any(source.kind in _DUMPS for source in material.sources)
+    pages = scripts_and_pages(reading.events, with_dumps=has_dumps)
+    speakers = {source: stats for source, stats in reading.speakers.items() if source not in pages}
+    of_logs = [event for event in reading.events if event.place.source not in pages]
+    all_events = assign_by_source(of_logs, speakers)
+    found_jobs = separate_jobs(all_events, speakers)
     chosen = _choose_job(found_jobs, job)
     reading.events = events_of(chosen, found_jobs, all_events) if chosen else all_events
     if chosen and len(found_jobs) > 1:

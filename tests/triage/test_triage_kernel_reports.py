@@ -27,7 +27,10 @@ def test_a_switch_is_no_second_gpu(log: str, tmp_path: Path) -> None:
     reports = log.format(code=74, pid="'<unknown>'", words=words)
     error = raised(2, "torch.AcceleratorError: CUDA error: unspecified launch failure", "loss.item()")
     examined = judged(tmp_path, steps(1, 20) + reports + error)
-    assert (examined.verdict.cause, culprits(examined)) == ("gpu_hardware_xid", [2])
+    cause = "nvlink_fabric" if SWITCH in log else "gpu_hardware_xid"
+    assert (examined.verdict.cause, culprits(examined)) == (cause, [2])
+    lost = log.format(code=79, pid="'<unknown>'", words="GPU has fallen off the bus.")
+    assert judged(tmp_path, steps(1, 20) + lost + error).verdict.cause == "gpu_hardware_xid"
 
 
 def test_two_gpus_name_no_rank_by_an_error_of_one(tmp_path: Path) -> None:

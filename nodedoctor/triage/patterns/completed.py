@@ -67,7 +67,7 @@ _OF_SLURM = re.compile(r"\bJobState=COMPLETED\b(?!.*\bExitCode=(?!0:0))|^State: 
 """The same of a whole job, as Slurm keeps it (scontrol show job, seff)."""
 _FINAL = re.compile(
     r"\b[Ss]aved (?:the )?final(?:[ _](?:model|checkpoint|weights|adapter)\b|\.[a-z]{1,11}\b)"
-    r"|(?:^|[;.,] )[Aa]ll done\W{0,3}$"
+    r"|(?:^|[;.,] )[Aa]ll done\W{0,3}$|\breached max_steps\b|\b[Rr]ank ?\d{1,6}:? done$"
 )
 """The same of who saves the last model, and of scripts."""
 _EVENT = re.compile(

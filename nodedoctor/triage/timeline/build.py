@@ -15,7 +15,6 @@ from nodedoctor.grouping import group_by
 from nodedoctor.triage.identity.assign import assign_by_events, identify_waiting
 from nodedoctor.triage.identity.file_trees import later_attempts
 from nodedoctor.triage.identity.world import world_size
-from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SideError
 from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.patterns.progress import TrainingStep
@@ -31,7 +30,7 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
     """The timeline of the last incident in these events, read from any number of sources."""
     incidents = 0
     last: list[Event[Any]] = []
-    sources = _drop_pages(drop_copies(by_source(events)))
+    sources = drop_copies(by_source(events))
     earlier_runs: list[list[Event[Any]]] = []
     also_seen: list[SideError] = []
     later = later_attempts(source[0].place.source for source in sources)
@@ -167,12 +166,6 @@ def not_before(source: Sequence[Event[Any]]) -> dict[int, float]:
         elif last is not None:
             earliest_times[id(event)] = last
     return earliest_times
-
-
-def _drop_pages(sources: list[list[Event[Any]]]) -> list[list[Event[Any]]]:
-    """The sources without pages that people wrote, where there are others."""
-    logs = [source for source in sources if all(event.what is not Mark.WRITTEN_PAGE for event in source)]
-    return logs or sources
 
 
 def drop_copies(sources: Sequence[list[Event[Any]]]) -> list[list[Event[Any]]]:

@@ -19,6 +19,7 @@ from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.timeline.documents import letters_beside_logs
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, offsets_by_source
 from nodedoctor.triage.timeline.recovery.counted_on import FAR
 from nodedoctor.triage.timeline.recovery.other_times import (
@@ -54,8 +55,8 @@ class JobContext:
     story: OwnStory
     passed_stacks: frozenset[Place]
     """Where stacks are of a job that went on."""
-    documents: frozenset[str]
-    """Notes, scripts and settings in the folder of a job that came to its end."""
+    letters: frozenset[str]
+    """What people wrote beside logs that tell by themselves how the job ended."""
 
 
 def describe_job(
@@ -79,14 +80,13 @@ def describe_job(
         {(e.place.source, e.who.rank): e.place.offset for e in events if _is_end(e) and is_own_error(e.what)},
         read_own_story(events),
         places_of_passed_stacks(events),
-        _documents_beside_success(events),
+        letters_beside_logs(events),
     )
 
 
-def is_of_document(event: Event[Any], job: JobContext) -> bool:
-    """True for the bare words of an error in a document: no time, no rank, no stack."""
-    framed = isinstance(event.what, ExceptionRaised) and bool(event.what.frames)
-    return event.place.source in job.documents and event.who.rank is None and not framed
+def is_of_letter(event: Event[Any], job: JobContext) -> bool:
+    """True for what a letter quotes, beside logs that tell by themselves how their job ended."""
+    return event.place.source in job.letters
 
 
 def is_startup_error(event: Event[Any], job: JobContext) -> bool:
@@ -134,21 +134,6 @@ def is_retold(event: Event[Any], job: JobContext) -> bool:
     if event.who.rank is not None:
         return job.last_error.get((source, event.who.rank), offset) > offset
     return any(end > offset or log != source for log, end in job.last_end.items())
-
-
-_DOCUMENT = re.compile(
-    r"(?:^|/)(?:readme|notes?|todo|faq|changelog)\b[^/]{0,40}$|\.(?:md|rst|sh|bash|sbatch|py|ya?ml|toml|cfg|ini)$",
-    re.IGNORECASE,
-)
-"""Names of files that no job prints."""
-
-
-def _documents_beside_success(events: Sequence[Event[Any]]) -> frozenset[str]:
-    """The documents without a line of a job's, where another file reports the job's success."""
-    documents = {event.place.source for event in events if _DOCUMENT.search(event.place.source)}
-    logs = {e.place.source for e in events if e.time is not None or isinstance(e.what, TrainingStep)}
-    done = any(e.what is Mark.JOB_FINISHED and e.place.source not in documents for e in events)
-    return frozenset(documents - logs) if done else frozenset()
 
 
 def _is_end(event: Event[Any]) -> bool:

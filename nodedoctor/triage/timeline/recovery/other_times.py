@@ -91,7 +91,8 @@ def is_beside_success(event: Event[Any], story: OwnStory) -> bool:
 def is_of_another_program(event: Event[Any], story: OwnStory) -> bool:
     """True where memory ran out for a program that is none of the job's, of which nothing was killed."""
     what = event.what
-    if not isinstance(what, HostOom) or not is_of_kernel(what) or not story.no_kill:
+    of_node = isinstance(what, HostOom) and (is_of_kernel(what) or what.said_by == "systemd")
+    if not of_node or not story.no_kill:
         return False
     if what.pid is None:
         return event.place.source in story.others_killed

@@ -191,7 +191,7 @@ KERNEL_RULES: tuple[SideRule[Callable[[Event[Any], OwnStory], bool]], ...] = (
 
 JOB_RULES: tuple[SideRule[Callable[[Event[Any], JobContext], bool]], ...] = (
     SideRule("handled", "the program retells it, and the end of the job follows", job.is_retold),
-    SideRule("quoted", "a document says it, beside a job that came to its end", job.is_of_document),
+    SideRule("quoted", "a letter says it, beside logs that tell by themselves", job.is_of_letter),
     SideRule("survived", "the job was long past its start", job.is_startup_error),
     SideRule("survived", "the same rank came to a later collective and waited there", job.waited_later),
     SideRule("survived", "every rank waited in a collective", job.belongs_to_a_waiting_rank),

@@ -18,6 +18,9 @@ from nodedoctor.wording import sentences
 HARMLESS = frozenset((45, 63, 92, 121, 154))
 """Xids that end no job, or only tell of another one's consequences (see `nodedoctor explain`)."""
 
+OF_LINKS = frozenset((74, *range(144, 151)))
+"""Xids of NVLink: beside an error of a switch, the fabric is at fault and not one of its GPUs."""
+
 
 def xid_candidates(timeline: Timeline) -> Iterator[Candidate]:
     """A GPU fault that the driver reports; some Xids are the program's own."""
@@ -25,7 +28,10 @@ def xid_candidates(timeline: Timeline) -> Iterator[Candidate]:
     program_xids = [event for event in reports if of_program(event.what)]
     gpu_xids = [event for event in reports if not of_program(event.what)]
     if gpu_xids:
-        yield _judge_xid(timeline, "gpu_hardware_xid", "fault", gpu_xids)
+        of_fabric = any(event.what.switch for event in gpu_xids) and all(
+            event.what.switch or event.what.code in OF_LINKS for event in gpu_xids
+        )
+        yield _judge_xid(timeline, "nvlink_fabric" if of_fabric else "gpu_hardware_xid", "fault", gpu_xids)
     if program_xids:
         yield _judge_xid(timeline, "user_code_exception", "own error", program_xids)
 
