@@ -58,3 +58,11 @@ def test_a_letter_with_the_only_log_is_read(tmp_path: Path) -> None:
     letter = "Hi, it died again:\n\n" + steps(1, 20) + BROKEN + "\nAny idea?\n"
     folder = write(tmp_path / "run", {"mail.eml": letter, "requirements.txt": BESIDE["requirements.txt"]})
     assert verdict_of(folder)[:3] == ("failure", "user_code_exception", [2])
+
+
+@pytest.mark.parametrize(
+    "name", ["message.log", "chat-7b.log", "thread-dump.txt", "messages", "messages-20251101", "notebook.out"]
+)
+def test_a_log_of_any_name_is_none_of_a_persons_letters(name: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", {"rank0.log": steps(1, 20) + caught(0), name: steps(1, 20) + BROKEN})
+    assert verdict_of(folder)[:3] == ("failure", "user_code_exception", [2])

@@ -20,8 +20,8 @@ _SCRIPT = re.compile(
 )
 """Names of programs and of what they are given."""
 _LETTER = re.compile(
-    r"(?:^|/)(?:readme|notes?|todo|faq|changelog|mail|message|ticket|thread|slack|chat)\b[^/]{0,40}$"
-    r"|\.(?:md|rst|eml)$",
+    r"(?:^|/)(?:readme|notes?|todo|faq|changelog|mail|message|ticket|thread|slack)"
+    r"(?:[-_](?!dump)[\w-]{0,40})?(?:\.txt)?$|\.(?:md|rst|eml)$",
     re.IGNORECASE,
 )
 """Names of what people write, which may hold a log all the same."""
