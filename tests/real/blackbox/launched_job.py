@@ -124,6 +124,8 @@ def accelerate() -> None:
             misbehave()
     accelerator.wait_for_everyone()
     accelerator.end_training()
+    sys.stdout.flush()
+    os._exit(0)  # threads of torch's that are left may abort the interpreter's end
 
 
 def ray() -> None:
