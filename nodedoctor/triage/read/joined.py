@@ -24,23 +24,47 @@ EDGE = 4 << 10
 """Bytes at the end of a file in which its last rank speaks. Ours."""
 SPEAKER_SHARE = 0.1
 """Share of a part's lines with a rank that are of a rank which speaks in it; others are spoken of. Ours."""
-_LOG = rb"(?P<name>[\w./@+-]{1,200}\.(?:log|out|err|stdout|stderr|txt)(?:\.\d{1,4})?)"
-_OF_PEOPLE = re.compile(
-    rb"^(?:[=#*-]{2,20} ?|# )(?:[Ff]ile:? )?" + _LOG + rb":?(?: ?[=#*-]{1,20})?\r?$", re.MULTILINE
-)
+_ENDINGS = (b"log", b"out", b"err", b"stdout", b"stderr", b"txt")
+_LOG = rb"(?P<name>[\w./@+-]{1,200}\.(?:" + b"|".join(_ENDINGS) + rb")(?:\.\d{1,4})?)"
+
+
+@record
+class FileHeading:
+    """How a file is named in front of its text, and `marks` of which each such text has one.
+
+    `is_listed`: the same names may be a list of files, with no text between them.
+    """
+
+    marks: tuple[bytes, ...]
+    pattern: re.Pattern[bytes]
+    is_listed: bool = False
+
+
 _HEADINGS = (
     # tail and head
-    re.compile(rb"^==> (?P<name>[^\r\n]{1,200}) <==\r?$", re.MULTILINE),
+    FileHeading((b"==> ",), re.compile(rb"^==> (?P<name>[^\r\n]{1,200}) <==\r?$", re.MULTILINE)),
     # more
-    re.compile(rb"^:{14}\r?\n(?P<name>[^:\r\n][^\r\n]{0,200})\r?\n:{14}\r?$", re.MULTILINE),
+    FileHeading(
+        (b":" * 14,),
+        re.compile(rb"^:{14}\r?\n(?P<name>[^:\r\n][^\r\n]{0,200})\r?\n:{14}\r?$", re.MULTILINE),
+    ),
     # people and their scripts
-    _OF_PEOPLE,
+    FileHeading(
+        tuple(b"." + ending for ending in _ENDINGS),
+        re.compile(
+            rb"^(?:[=#*-]{2,20} ?|# )(?:[Ff]ile:? )?" + _LOG + rb":?(?: ?[=#*-]{1,20})?\r?$", re.MULTILINE
+        ),
+        is_listed=True,
+    ),
     # a shell's prompt in front of what shows a file; any other command ends that file
-    re.compile(
-        rb"^(?:[\w@:~./()\[\] -]{1,60})?[$#] (?:sudo )?(?:cat|tail|head|less)(?: -{0,2}[\w=]{1,9}){0,4} "
-        + _LOG + rb"(?: *\|[^\r\n]{0,200})?\r?$"
-        rb"|^(?:\$|[\w@:~./()\[\] -]{1,60}[$#]) [a-z][\w./-]{0,60}(?: [^\r\n]{0,400})?\r?$",
-        re.MULTILINE,
+    FileHeading(
+        (b"cat ", b"tail ", b"head ", b"less "),
+        re.compile(
+            rb"^(?:[\w@:~./()\[\] -]{1,60})?[$#] (?:sudo )?(?:cat|tail|head|less)(?: -{0,2}[\w=]{1,9}){0,4} "
+            + _LOG + rb"(?: *\|[^\r\n]{0,200})?\r?$"
+            rb"|^(?:\$|[\w@:~./()\[\] -]{1,60}[$#]) [a-z][\w./-]{0,60}(?: [^\r\n]{0,400})?\r?$",
+            re.MULTILINE,
+        ),
     ),
 )  # fmt: skip
 """What names the next file in a text, by who writes it."""
@@ -70,10 +94,12 @@ def split_joined(data: bytes) -> tuple[LogPart, ...]:
     return _split_at_clock(data) if len(data) <= LARGEST_UNNAMED else ()
 
 
-def _split_at_headings(data: bytes, heading: re.Pattern[bytes]) -> tuple[LogPart, ...]:
+def _split_at_headings(data: bytes, heading: FileHeading) -> tuple[LogPart, ...]:
     """The parts behind headings, and what is in front of the first."""
-    matches = list(heading.finditer(data))
-    if heading is _OF_PEOPLE and any(not data[a.end() : b.start()].strip() for a, b in pairwise(matches)):
+    if not any(mark in data for mark in heading.marks):
+        return ()
+    matches = list(heading.pattern.finditer(data))
+    if heading.is_listed and any(not data[a.end() : b.start()].strip() for a, b in pairwise(matches)):
         return ()  # a list of files
     names = ["", *((match["name"] or b"").decode(errors="replace") for match in matches)]
     begins = [0, *(match.end() + 1 for match in matches)]
