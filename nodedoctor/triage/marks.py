@@ -36,8 +36,6 @@ class Mark(Enum):
     """So much was printed behind the last complaint of a log that it is none of its last words."""
     NOT_A_LOG = "article"
     """Most of the text is written for people: an article, an issue or a chat about a failure."""
-    WRITTEN_PAGE = "written_page"
-    """The text is a runbook, a post-mortem or a form: beside logs it decides nothing."""
 
     STORAGE_FRAME = "storage_frame"
     """A call of a file system in a stack of the kernel's."""

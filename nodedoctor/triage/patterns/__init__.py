@@ -255,8 +255,7 @@ class EventReader:
         yield from self._last_lines.flush()
         yield from self._pids.flush()
         if self._last is not None and self._prose.is_article:
-            marks = (Mark.NOT_A_LOG, Mark.WRITTEN_PAGE) if self._prose.is_page else (Mark.NOT_A_LOG,)
-            yield from (Event(mark, self._last.place, Identity(), None, self._last.text) for mark in marks)
+            yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
 
     def _read_printer(self, line: Line) -> Iterator[Event[Any]]:
         """Which rank a process of syslog's tags or of Ray's is, once for each: at no time, but always."""

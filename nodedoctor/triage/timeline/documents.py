@@ -29,7 +29,7 @@ _LETTER = re.compile(
 
 def scripts_and_pages(events: Sequence[Event[Any]], *, with_dumps: bool = False) -> frozenset[str]:
     """Scripts, settings and written pages, where there are logs, or dumps."""
-    pages = {e.place.source for e in events if e.what in (Mark.NOT_A_LOG, Mark.WRITTEN_PAGE)}
+    pages = {event.place.source for event in events if event.what is Mark.NOT_A_LOG}
     pages |= {source for source in _sources(events) if _SCRIPT.search(source)}
     has_log = with_dumps or any(
         e.place.source not in pages and (e.kind in OF_A_JOB or is_trouble(e)) for e in events

@@ -46,7 +46,6 @@ QUIET = (
     Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.SET_UP, Mark.ACTOR_PID,
     Mark.COMMUNICATOR_DESTROYED, Mark.NOT_A_LOG, Mark.OUTPUT_CONTINUED, Mark.SURVIVED_ERROR,
     Mark.MISSING_RANK_CAME, Mark.RECOVERED_FROM_ERROR, Mark.RETRY_STARTED, Mark.RAS_PROCESS, Mark.RAS_RUNNING,
-    Mark.WRITTEN_PAGE,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 

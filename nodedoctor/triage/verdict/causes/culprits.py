@@ -10,6 +10,7 @@ from typing import Any
 from nodedoctor.grouping import group_by
 from nodedoctor.triage.describe import blameable_identities, distinct_ranks, identities_of, nodes_of
 from nodedoctor.triage.identity.world import short_host
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import SIGTERM, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
@@ -42,7 +43,8 @@ def find_culprits(timeline: Timeline, events: Iterable[Event[Any]]) -> tuple[Ide
 
 def ranks_by_node(timeline: Timeline) -> dict[str, list[Identity]]:
     """The ranks that are known to be on each node."""
-    people = (event.who for event in (*timeline.events, *timeline.last_lines))
+    events: list[Event[Any]] = [*timeline.events, *timeline.last_lines]
+    people = (event.who for event in events if event.what is not Mark.PEER_HOST)  # that names another's
     located = (who for who in people if who.rank is not None and who.host)
     return {
         node: distinct_ranks(ranks)
