@@ -32,6 +32,10 @@ SLOW_CALL_SECONDS = 2.0
 """NVML answers within milliseconds; a driver that is about to hang on one GPU is slow there first."""
 
 
+_COMPARED = (("pstate", "in an idle P-state"), ("power_draw_w", "below half of the others' power"))
+"""What is compared under load, and what none of the GPUs is then."""
+
+
 @check("gpu.levels", "GPU power and P-state under load", tags={"fast", "gpu"}, stage="preview")
 def levels(gpus: Gpus) -> Iterator[Finding]:
     """Power draw, P-state and NVML response time of fully loaded GPUs, against their peers.
@@ -57,14 +61,7 @@ def levels(gpus: Gpus) -> Iterator[Finding]:
     if findings:
         return
     loaded = [gpu for group in groups for gpu in group]
-    compared = [
-        *(("in an idle P-state",) if any(gpu.pstate is not None for gpu in loaded) else ()),
-        *(
-            ("below half of the others' power",)
-            if any(gpu.power_draw_w is not None for gpu in loaded)
-            else ()
-        ),
-    ]
+    compared = [words for field, words in _COMPARED if any(getattr(gpu, field) is not None for gpu in loaded)]
     if not loaded:
         yield Finding.skip("fewer than 3 GPUs of a kind under full load: nothing to compare")
     elif not compared:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.peers import Attribute, odd_ones
 from nodedoctor.declare.registry import check
-from nodedoctor.facts.network.net import NAME, Ethtool
+from nodedoctor.facts.network.net import LOSS, NAME, Ethtool, loss_share
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.model import Evidence, Finding, Fix, reading
@@ -14,12 +14,6 @@ from nodedoctor.record import record
 from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
-LOSS = 1e-4
-"""Share of the packets received that may be discarded. Go-back-N makes one lost packet resend a whole window,
-so RoCE loses much of its bandwidth from about one in a thousand (Zhu et al., Congestion Control for
-Large-Scale RDMA Deployments, SIGCOMM 2015); we warn at a tenth of it."""
-ENOUGH = 1_000_000
-"""Packets received from which a share says something (chosen by us, no external source)."""
 RESENT_RATIO = 10.0
 RESENT_LEAST = 1000
 """A rail that had to resend so many times as often as its peers (median), and so often at least, has a path
@@ -41,10 +35,7 @@ class _Rail:
     @property
     def loss(self) -> float | None:
         """The share of packets that found no buffer; None where too few arrived, or none are counted."""
-        discards, packets = self.counts.get("rx_discards_phy"), self.counts.get("rx_packets_phy")
-        if discards is None or packets is None or packets < ENOUGH:
-            return None
-        return discards / (discards + packets)
+        return loss_share(self.counts.get("rx_discards_phy"), self.counts.get("rx_packets_phy"))
 
     @property
     def paused(self) -> int:

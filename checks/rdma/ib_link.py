@@ -78,12 +78,12 @@ def _odd_mtus(ports: Sequence[IbPort], ib: Ib) -> Iterator[Finding]:
             if outlier.peers >= MTU_PEERS:
                 summary = f"active MTU {outlier.value}, {outlier.peers} others {outlier.usual}"
                 yield _other_packets(outlier.device, summary, ib.evidence(outlier.device))
-        low, high = group[0], group[-1]
-        if len(group) == 2 and low.card != high.card and low.active_mtu and high.active_mtu:
-            low, high = sorted(group, key=lambda port: port.active_mtu or 0)
-            if low.active_mtu != high.active_mtu:
-                summary = f"active MTU {low.active_mtu}, its only peer {high.name} {high.active_mtu}"
-                yield _other_packets(low, summary, [*ib.evidence(low), *ib.evidence(high)])
+        if len(group) != 2:
+            continue
+        low, high = sorted(group, key=lambda port: port.active_mtu or 0)
+        if low.card != high.card and 0 < (low.active_mtu or 0) < (high.active_mtu or 0):
+            summary = f"active MTU {low.active_mtu}, its only peer {high.name} {high.active_mtu}"
+            yield _other_packets(low, summary, [*ib.evidence(low), *ib.evidence(high)])
 
 
 def _other_packets(port: IbPort, summary: str, evidence: list[Evidence]) -> Finding:

@@ -20,6 +20,12 @@ from nodedoctor.record import field, record
 LOOPBACK_TYPE = 772  # ARPHRD_LOOPBACK, linux, include/uapi/linux/if_arp.h
 INFINIBAND_TYPE = 32
 _UP = 0x1
+LOSS = 1e-4
+"""Share of the packets received that may be discarded. Go-back-N makes one lost packet resend a whole window,
+so RoCE loses much of its bandwidth from about one in a thousand (Zhu et al., Congestion Control for
+Large-Scale RDMA Deployments, SIGCOMM 2015); we warn at a tenth of it."""
+ENOUGH = 1_000_000
+"""Packets received from which a share says something (chosen by us, no external source)."""
 
 
 @probe("net", timeout=6, lane=Lane.FS)
@@ -197,6 +203,13 @@ def ethtool(options: Options, rdma: Observation) -> Command | Observation:
     if rdma.answered and '"Ethernet\\n"' not in rdma.text:
         return skipped(NAME, NO_ETHERNET)
     return Command(child("network/ethtool"))
+
+
+def loss_share(discards: int | None, packets: int | None) -> float | None:
+    """The share of packets that found no buffer; None where too few arrived, or none are counted."""
+    if discards is None or packets is None or packets < ENOUGH:
+        return None
+    return discards / (discards + packets)
 
 
 @fact(NAME)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from nodedoctor.declare.registry import pasted
+from nodedoctor.facts.network.net import LOSS, loss_share
 from nodedoctor.facts.verdicts.verdict import Verdict, make_verdict
 from nodedoctor.grouping import group_pairs
 from nodedoctor.patterns import regex
@@ -18,8 +19,6 @@ COUNTERS, SETTINGS = "priority-counters", "mlnx-qos"
 priority_counters = pasted(COUNTERS, "Counters of ethtool -S by priority.")
 mlnx_qos = pasted(SETTINGS, "The output of mlnx_qos.")
 
-LOSS, ENOUGH = 1e-4, 1_000_000
-"""Share of packets that may be lost, and packets from which it counts: as net.roce has them."""
 _COUNTER = regex(
     r"(?m)^[ \t]{0,40}(?P<way>[rt]x)_prio(?P<priority>[0-7])_(?P<name>\w{3,40}): (?P<count>\d{1,20})\b"
 )
@@ -33,16 +32,16 @@ def losses(output: str) -> Iterator[Verdict]:
     lossy = False
     for priority, own in by_priority.items():
         counts = {f"{row['way']}_{row['name']}": int(row["count"]) for row in own}
-        discards, arrived = counts.get("rx_discards", 0), counts.get("rx_packets", 0)
-        if arrived >= ENOUGH and discards >= LOSS * (discards + arrived):
+        discards = counts.get("rx_discards")
+        loss = loss_share(discards, counts.get("rx_packets"))
+        if loss is not None and loss >= LOSS:
             lossy = True
             pauses = {counts[name] for name in ("rx_pause", "tx_pause") if name in counts}
             unpaused = (
                 "; no pause frame was sent or seen: PFC seems to be off for it" if pauses == {0} else ""
             )
             quote = next(row[0] for row in own if row["way"] == "rx" and row["name"] == "discards")
-            share = f"{discards / (discards + arrived):.2%}"
-            words = f"priority {priority} lost {discards} packets, {share}{unpaused}"
+            words = f"priority {priority} lost {discards} packets, {loss:.2%}{unpaused}"
             yield repeat("warn", words, f"priority:{priority}", quote)
     if not by_priority:
         yield repeat("note", "packets are not counted by priority")
