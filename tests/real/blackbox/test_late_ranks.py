@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.real, pytest.mark.alone]
 
 JOB = Path(__file__).with_name("late_job.py")
 NODEDOCTOR = (sys.executable, "-m", "nodedoctor")
-STEPS = 110
+STEPS = 90
 
 
 @pytest.mark.parametrize("late", [2, -1])
