@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import judged, steps
+from say import elastic, judged, steps
 
 SLURM = (
     "slurmstepd: error: Detected 1 oom_kill event in StepId=511.batch. Some of the step tasks have been OOM"
@@ -43,6 +43,13 @@ def test_the_one_process_that_a_shell_saw_killed_is_named(
     assert verdict.headline.startswith("process 90210 used up")
     assert any("90210 Killed" in event.text for event in verdict.evidence)
     assert not any("who killed it" in fix.text for fix in verdict.fixes)
+
+
+@pytest.mark.parametrize("rank", [3, 19])
+def test_the_kernel_counts_otherwise_than_the_launcher_in_a_container(tmp_path: Path, rank: int) -> None:
+    kernel = "[Nov20 10:11] Memory cgroup out of memory: Killed process 884211 (python) total-vm:91234kB\n"
+    verdict = judged(tmp_path, steps(1, 9) + elastic([(rank, -9)], rank) + kernel).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("peer_host_oom", [rank])
 
 
 @pytest.mark.parametrize("limit", SLURM)

@@ -42,7 +42,7 @@ from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import OF_SRUN, ProcessExit
 from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import HostOom, XidReported, is_of_node
+from nodedoctor.triage.patterns.machine import HostOom, TasksPlaced, XidReported, is_of_node
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 
 _log = Log(__name__)
@@ -191,13 +191,15 @@ def _without_launcher_tasks(events: Sequence[Event[Any]], sources: Sources) -> l
     }
 
     def is_task(event: Event[Any]) -> bool:
-        return event.place.source in launched and OF_SRUN.search(event.text) is not None
+        lists_tasks = isinstance(event.what, TasksPlaced) or OF_SRUN.search(event.text) is not None
+        return event.place.source in launched and lists_tasks
 
     return [_without_rank(event) if is_task(event) else event for event in events]
 
 
 def _without_rank(event: Event[Any]) -> Event[Any]:
-    what = replace(event.what, tasks=()) if isinstance(event.what, ProcessExit) else event.what
+    has_tasks = isinstance(event.what, (ProcessExit, TasksPlaced))
+    what = replace(event.what, tasks=()) if has_tasks else event.what
     return replace(event, what=what, who=replace(event.who, rank=None))
 
 

@@ -85,6 +85,7 @@ SIDE_FACTS = (
     machine.DriveError,
     machine.GpuOnBus,
     machine.HostAddress,
+    machine.TasksPlaced,
     Mark.OF_GPU,
     ras.HangFolder,
     Mark.RANK_OF_PID,

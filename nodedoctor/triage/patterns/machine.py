@@ -101,6 +101,13 @@ class HostAddress:
 
 
 @record
+class TasksPlaced:
+    """The tasks that a scheduler starts on a node."""
+
+    tasks: tuple[int, ...]
+
+
+@record
 class NodeLost:
     """A scheduler lost a node; `unstarted` is why its task did not start."""
 
@@ -303,9 +310,11 @@ SESSION_CUT
     ^Connection to [\w.-]+ closed by remote host\.|^client_loop: send disconnect:[ ]
     |^packet_write_wait: Connection to .{1,80}: Broken pipe|^Shared connection to [\w.-]+ closed\.$
     |\bremote command exited without exit status\b
-# srun (src/api/step_launch.c)
+# srun (src/api/step_launch.c), the second with -v
 NodeLost
     Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<unstarted>.{0,79}\S)
+TasksPlaced
+    \blaunching \S{1,40} on host (?P<host>[\w.-]+), \d{1,6} tasks: \[?(?P<tasks>\d[\d,-]*)
 # Ray
 NodeLost
     \bmiss(?:ed|ing) too many heartbeats|node was terminated unexpectedly|Node is dead|NodeDiedError
@@ -373,6 +382,6 @@ hsa-hardware  hint  personal
 
 SIGNS = read_rows(
     MEMORY + LIMITS + NODES + KERNEL,
-    DriveError, HostAddress, HostOom, MemoryUser, NodeLost, _disk_full, _gpu_on_bus, _xid_reported,
-    _kernel_task_hung,
+    DriveError, HostAddress, HostOom, MemoryUser, NodeLost, TasksPlaced, _disk_full, _gpu_on_bus,
+    _kernel_task_hung, _xid_reported,
 )  # fmt: skip

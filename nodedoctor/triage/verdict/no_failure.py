@@ -18,7 +18,7 @@ from nodedoctor.triage.patterns.exits import (
     ProcessExit,
 )
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
-from nodedoctor.triage.patterns.machine import GpuOnBus, HostAddress
+from nodedoctor.triage.patterns.machine import GpuOnBus, HostAddress, TasksPlaced
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, SettingMentioned, TrainingStep
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
@@ -167,9 +167,8 @@ def _ended_behind_full_bar(timeline: Timeline) -> bool:
 def _is_no_job(timeline: Timeline, coverage: Coverage) -> bool:
     """True when no line was recognised: frameworks may be named in any text."""
     job_signs = timeline.also_seen or coverage.ranks_seen or coverage.ranks_expected
-    return not job_signs and all(
-        isinstance(e.what, (SettingMentioned, GpuOnBus, HostAddress)) for e in timeline.events
-    )
+    places = (SettingMentioned, GpuOnBus, HostAddress, TasksPlaced)
+    return not job_signs and all(isinstance(event.what, places) for event in timeline.events)
 
 
 def _nothing_recognised(coverage: Coverage) -> str:

@@ -14,6 +14,7 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import SIGTERM, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.machine import TasksPlaced
 from nodedoctor.triage.patterns.secondary_errors import (
     OF_LAUNCHERS,
     is_about_connection,
@@ -42,14 +43,24 @@ def find_culprits(timeline: Timeline, events: Iterable[Event[Any]]) -> tuple[Ide
 
 
 def ranks_by_node(timeline: Timeline) -> dict[str, list[Identity]]:
-    """The ranks that are known to be on each node."""
+    """The ranks that are known to be on each node: by their lines, else by the tasks that Slurm started."""
     events: list[Event[Any]] = [*timeline.events, *timeline.last_lines]
-    people = (event.who for event in events if event.what is not Mark.PEER_HOST)  # that names another's
-    located = (who for who in people if who.rank is not None and who.host)
+    people = [event.who for event in events if event.what is not Mark.PEER_HOST]  # that names another's
+    located = [who for who in people if who.rank is not None and who.host] or _placed_tasks(timeline)
     return {
         node: distinct_ranks(ranks)
         for node, ranks in group_by(located, lambda who: short_host(who.host or "")).items()
     }
+
+
+def _placed_tasks(timeline: Timeline) -> list[Identity]:
+    """The tasks on their nodes, where each task evidently is a rank."""
+    placed = timeline.of_kind(TasksPlaced)
+    people = {who.rank: who for event in placed for who in people_of(event) if who.rank is not None}
+    whole = people.keys() == set(range(timeline.expected or len(people)))
+    several = len(people) > len({who.host for who in people.values()})
+    are_ranks = whole and timeline.ranks_seen <= people.keys() and (several or timeline.expected is not None)
+    return list(people.values()) if are_ranks else []
 
 
 def nodes_with_ranks(timeline: Timeline, people: Sequence[Identity]) -> tuple[Identity, ...]:

@@ -14,7 +14,7 @@ from nodedoctor.triage.describe import blameable_identities, distinct_ranks, ide
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import FAULT_SIGNALS, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import HostOom
+from nodedoctor.triage.patterns.machine import HostOom, TasksPlaced
 from nodedoctor.triage.patterns.store import ClientsMissing
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import ProcessAborting
@@ -67,8 +67,8 @@ def first_end(timeline: Timeline) -> FirstEnd | None:
     return _first_end(early, early) if any(_exited_processes(early)) else None
 
 
-def people_of(event: Event[ProcessExit] | Event[HostOom]) -> list[Identity]:
-    """Who ended: one process, or all that a scheduler lists."""
+def people_of(event: Event[ProcessExit] | Event[HostOom] | Event[TasksPlaced]) -> list[Identity]:
+    """Whom a line is about: one process, or all that a scheduler lists."""
     return [Identity(rank=task, host=event.who.host) for task in event.what.tasks] or [event.who]
 
 

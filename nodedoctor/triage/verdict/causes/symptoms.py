@@ -124,8 +124,10 @@ def host_memory(timeline: Timeline) -> Iterator[Candidate]:
     hog = _largest_process(timeline, ooms)
     by = ooms[0].what.said_by
     culprits = _memory_culprits(ooms, by, hog)
-    killed = _only_killed(timeline) if by != "Ray" and not culprits else None
-    if killed is not None:
+    # the kernel counts the host's processes, and a launcher in a container its own
+    by_rank = any(who.rank is not None for who in culprits)
+    killed = _only_killed(timeline) if by != "Ray" and not by_rank else None
+    if killed is not None and (not culprits or killed.who.rank is not None):
         culprits = blameable_identities(*people_of(killed))
     what = "the host's memory"
     if any(event.what.limited for event in ooms):
