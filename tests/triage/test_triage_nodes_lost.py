@@ -79,7 +79,8 @@ def test_what_names_a_node_without_losing_it(tmp_path: Path, line: str) -> None:
 PLACED = (
     "srun: launching StepId=4711.0 on host gpu-16, 8 tasks: [0-7]\n"
     "srun: launching StepId=4711.0 on host gpu-17, 8 tasks: [8-15]\n",
-    "srun: launching 4711.0 on host gpu-16, 8 tasks: 0-7\nsrun: launching 4711.0 on host gpu-17, 8 tasks: 8-15\n",
+    "srun: launching 4711.0 on host gpu-16, 8 tasks: 0-7\n"
+    "srun: launching 4711.0 on host gpu-17, 8 tasks: 8-15\n",
 )
 
 
@@ -92,7 +93,8 @@ def test_the_tasks_that_slurm_started_on_a_lost_node_are_named(tmp_path: Path, p
 
 @pytest.mark.parametrize("placed", PLACED)
 @pytest.mark.parametrize(
-    "others", ["[rank0]: world_size=32\n", "[rank31]: step 1\n", "torch/distributed/run.py:766] started\n"]
+    "others",
+    ["[rank0]: world_size=32\n", "[rank31]: step 1\n", "torch/distributed/run.py:766] started\n"],
 )
 def test_tasks_that_are_not_the_ranks_name_none(tmp_path: Path, placed: str, others: str) -> None:
     verdict = judged(tmp_path, placed + others + SAID["srun"].format(host="gpu-17")).verdict

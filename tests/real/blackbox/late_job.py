@@ -3,8 +3,8 @@
     python -m torch.distributed.run --nproc-per-node 4 late_job.py RANK STEPS
 
 RANK takes 0.4 s longer than the others for each step; -1 for nobody. All of them differ a little, and rank 0
-saves now and then. A loaded machine lets ranks differ by a tenth of a second, and who is late by less than twice
-that is not told from them.
+saves now and then. On a loaded machine ranks differ by a tenth of a second: a rank that is late must be so by
+more than twice that.
 """
 
 from __future__ import annotations

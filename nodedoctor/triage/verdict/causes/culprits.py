@@ -55,12 +55,12 @@ def ranks_by_node(timeline: Timeline) -> dict[str, list[Identity]]:
 
 def _placed_tasks(timeline: Timeline) -> list[Identity]:
     """The tasks on their nodes, where each task evidently is a rank."""
-    placed = timeline.of_kind(TasksPlaced)
-    people = {who.rank: who for event in placed for who in people_of(event) if who.rank is not None}
-    whole = people.keys() == set(range(timeline.expected or len(people)))
-    several = len(people) > len({who.host for who in people.values()})
-    are_ranks = whole and timeline.ranks_seen <= people.keys() and (several or timeline.expected is not None)
-    return list(people.values()) if are_ranks else []
+    events = timeline.of_kind(TasksPlaced)
+    people = {who.rank: who for event in events for who in people_of(event) if who.rank is not None}
+    is_complete = people.keys() == set(range(timeline.expected or len(people)))
+    hosts = {who.host for who in people.values()}
+    are_ranks = len(people) > len(hosts) or timeline.expected is not None
+    return list(people.values()) if is_complete and are_ranks and timeline.ranks_seen <= people.keys() else []
 
 
 def nodes_with_ranks(timeline: Timeline, people: Sequence[Identity]) -> tuple[Identity, ...]:

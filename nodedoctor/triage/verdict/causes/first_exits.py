@@ -68,7 +68,7 @@ def first_end(timeline: Timeline) -> FirstEnd | None:
 
 
 def people_of(event: Event[ProcessExit] | Event[HostOom] | Event[TasksPlaced]) -> list[Identity]:
-    """Whom a line is about: one process, or all that a scheduler lists."""
+    """The process that a line is about, or all that a scheduler lists in it."""
     return [Identity(rank=task, host=event.who.host) for task in event.what.tasks] or [event.who]
 
 
