@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import as_document, judged, steps
+from say import as_document, caught, judged, steps
 
 from nodedoctor.triage.job import examine_job
 
@@ -46,6 +46,19 @@ def test_a_server_that_a_program_cannot_reach_is_no_peer_of_its_job(error: str, 
     assert as_document(judged(tmp_path, f"{stack}{error}\n"))["kind"] == "user_code_exception/server"
     peer = "[rank1]: gloo/transport/tcp/pair.cc connect to 10.0.0.2: No route to host\n"
     assert judged(tmp_path, steps(1, 9) + peer).verdict.cause == "network_socket_interface"
+
+
+@pytest.mark.parametrize(("host", "named"), [("scores", True), ("localhost", False)])
+def test_a_server_by_its_name_is_no_part_of_the_job(host: str, named: bool, tmp_path: Path) -> None:
+    """One on the same machine is often the job's own engine, which may have died."""
+    stack = 'Traceback (most recent call last):\n  File "/job/main.py", line 20, in <module>\n    load()\n'
+    error = (
+        f"requests.exceptions.ConnectionError: HTTPConnectionPool(host='{host}', port=8000): Max retries\n"
+    )
+    told = "".join(f"[rank2]: {line}\n" for line in (stack + error).splitlines())
+    verdict = judged(tmp_path, steps(1, 9) + told + "".join(map(caught, (0, 1, 3)))).verdict
+    assert (verdict.cause == "user_code_exception") == named
+    assert [who.rank for who in verdict.culprits] == [2]
 
 
 def test_nodes_whose_errors_name_different_versions_of_nccl(tmp_path: Path) -> None:

@@ -270,6 +270,8 @@ class LearnedPrefix:
     rank: int | None = None
     beside: frozenset[int] = frozenset()
     """Numbers that repeat, and are of nodes, of local ranks or of others by their words."""
+    is_host: bool = False
+    """Whether it is the name of the line's host, as pdsh and clush put it in front."""
 
     @property
     def has_label(self) -> bool:
@@ -282,8 +284,22 @@ def with_columns(pattern: re.Pattern[str], texts: Iterable[str]) -> LearnedPrefi
     others, rank = _columns_by_words(pattern)
     if rank is not None:
         return LearnedPrefix(pattern, frozenset(), rank)
+    texts = list(texts)
     numbers = repeating_numbers(pattern, texts)
-    return LearnedPrefix(pattern, numbers - others, None, numbers & others)
+    return LearnedPrefix(pattern, numbers - others, None, numbers & others, _are_hosts(pattern, texts))
+
+
+_HOST = re.compile(
+    r"(?!(?:local)?rank|worker|thread|shard|part|chunk|fold|seed|run|job|task|trial|exp)"
+    r"(?:[a-z]+(?:0\d|\d{3})\d{0,9}|[a-z]+\d{1,9}(?:\.[a-z][\w-]*)+):[ ]"
+)
+"""A host's name: its number is padded or long, or a domain is behind it."""
+
+
+def _are_hosts(pattern: re.Pattern[str], texts: Iterable[str]) -> bool:
+    """Whether a prefix is the name of a host, of which there are several."""
+    fronts = {match[0] for text in texts if (match := pattern.match(text))}
+    return len(fronts) > 1 and all(map(_HOST.fullmatch, fronts))
 
 
 def _columns_by_words(pattern: re.Pattern[str]) -> tuple[frozenset[int], int | None]:

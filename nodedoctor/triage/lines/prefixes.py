@@ -264,6 +264,8 @@ def _take_common_prefix(text: str, common: CommonPrefix, layer: int, prefix: Pre
         if rank is not None:
             prefix.add_rank(rank)
         return text[match.end() :]
+    if learned.is_host:
+        prefix.add(host=match[0].rstrip(": "))
     own = "own " if prefix.who.world != DEFAULT_WORLD else ""
     if prefix.who.rank is None:
         last = match.re.groups - 1 if _ENDS_IN_LABEL.search(learned.pattern.pattern) else -1

@@ -231,9 +231,10 @@ crash-loop  hint
 pod-evicted
   Kubernetes took a pod off its node, which did not answer or was being emptied
     \bTaintManagerEviction\b.{0,80}\bMarking for deletion\b
-# shells
+# shells, of a command that may begin with its rank
 ProcessExit
     ^(?:\S*: line \d+: +(?P<pid>\d+) +)?(?P<signal>Killed|Terminated|Segmentation fault|Bus error|Aborted)
+    (?=(?:.{0,400}?[ ]RANK=(?P<rank>\d{1,6})[ ])?)
     (?: +\(core dumped\)(?: +\S.*)?|(?(pid) +\S.*| {2,}\S.*))?$
 ProcessExit
     ^\S*: line \d+: +(?P<pid>\d+) +(?P<signal>Floating point exception|Illegal instruction)

@@ -52,7 +52,8 @@ _MISTAKES = frozenset((
 """What Python calls a mistake in a program: one about a process group speaks of it and is not its echo."""
 _END_WORDS = re.compile(r"\b(?:died|exited|aborted|killed by|[Tt]imed out|shut down|closed by|reset by)\b")
 _OWN = re.compile(
-    r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)|Ran out of input|has not been initialized"
+    r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)|HTTPConnectionPool\(host='(?!localhost)[^']*[a-zA-Z]"
+    r"|Ran out of input|has not been initialized"
     r"|\bserver can(?:'t|not) be reached at http"  # trl/extras/vllm_client.py
     r"|\bCouldn't reach \S+ on the Hub\b"  # datasets/load.py
 )

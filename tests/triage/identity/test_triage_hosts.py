@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from in_turn import in_turn
 from say import caught, steps
 
@@ -92,6 +93,28 @@ def test_the_host_that_the_lines_of_a_rank_name_is_that_of_its_other_lines():
     sources["a.log"].locations.add(RankLocation(rank=0, host="gpu-7"))
     sources["b.log"].locations |= {RankLocation(rank=1, host="gpu-7"), RankLocation(host="gpu-8")}
     assert hosts_of(sources, owners) == {"a.log": "gpu-7"}
+
+
+IN_FRONT = ["n0{}", "nid00123{}", "gpu01{}", "host{}.cluster.local"]
+
+
+@pytest.mark.parametrize("name", IN_FRONT)
+def test_the_host_in_front_of_each_line_is_that_of_who_was_killed(name: str, tmp_path: Path):
+    texts = [f"{name.format(host)}: {line}" for host in range(4) for line in steps(1, 4).splitlines()]
+    killed = "run.sh: line 14: 28811 Killed                  RANK=2 WORLD_SIZE=4 python train.py"
+    waits = [f"{name.format(rank)}: {caught(rank)}" for rank in (0, 1, 3)]
+    text = "\n".join([*texts, f"{name.format(2)}: {killed}", *waits])
+    (tmp_path / "job.log").write_text(text)
+    verdict = examine_job([str(tmp_path)]).verdict
+    assert [(who.rank, who.host) for who in verdict.culprits] == [(2, name.format(2))]
+
+
+@pytest.mark.parametrize("name", ["shard00{}", "rank00{}", "seed10{}", "gpu{}"])
+def test_what_is_counted_in_front_of_each_line_may_be_no_host(name: str, tmp_path: Path):
+    texts = [f"{name.format(host)}: {line}" for host in range(4) for line in steps(1, 4).splitlines()]
+    killed = "run.sh: line 14: 28811 Killed                  python train.py"
+    (tmp_path / "job.log").write_text("\n".join([*texts, f"{name.format(2)}: {killed}"]))
+    assert {who.host for who in examine_job([str(tmp_path)]).verdict.culprits} <= {None}
 
 
 def test_the_verdict_names_the_host(tmp_path: Path):
