@@ -248,7 +248,7 @@ FIRST_BY_S = 0.02
 def first_end_line(ends: Sequence[ProcessEnd], ranks: Sequence[RankSample], *, failed: bool) -> str:
     """Tell of the rank that left a job by itself, which no log does; '' where none did.
 
-    `patterns/exits.py` reads it.
+    `patterns/exit_signs.py` reads it.
 
     Ranks of a job that ends well all end with 0, one after another: some other one has to fail, or, of a
     command, the whole (`failed`). A status is not known where the parent collects it at once: then the line

@@ -33,7 +33,7 @@ def written_expressions() -> Iterator[tuple[Any, int, str, set[str]]]:
             used = {"match"}
         yield expression, flags, f"{path}:{line}", used or {"search"}
     for sign in _signs():
-        yield sign.expression, 0, "triage.patterns.SIGNS", {"search"}
+        yield sign.expression, 0, "triage.patterns.signs.SIGNS", {"search"}
     yield from inline
 
 
@@ -53,7 +53,7 @@ def put_together() -> Iterator[tuple[Any, int, str, set[str]]]:
 
 
 def _signs() -> Any:
-    return importlib.import_module("nodedoctor.triage.patterns").SIGNS
+    return importlib.import_module("nodedoctor.triage.patterns.signs").SIGNS
 
 
 def _readers() -> Any:

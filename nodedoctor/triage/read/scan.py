@@ -19,7 +19,7 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.lines.prefilter import GREP_PREFILTER
 from nodedoctor.triage.model import Event
-from nodedoctor.triage.patterns import NEEDLES
+from nodedoctor.triage.patterns.signs import NEEDLES
 from nodedoctor.triage.read.search import CHUNK, LINE_BY_LINE, Anchor, GrepSearch, has_short_lines
 
 BYTES_AFTER = 8192

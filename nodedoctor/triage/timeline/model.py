@@ -11,7 +11,6 @@ from nodedoctor.grouping import group_by
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import CollectiveCall, Event, Identity, SideError
-from nodedoctor.triage.patterns import NON_ERRORS
 from nodedoctor.triage.patterns.activity import TrainingActivity
 from nodedoctor.triage.patterns.exits import LauncherSignalled, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
@@ -26,6 +25,7 @@ from nodedoctor.triage.patterns.progress import (
 from nodedoctor.triage.patterns.ras import RasCommunicator, RasCount, RasSection
 from nodedoctor.triage.patterns.ray import OF_ANOTHER, ActorDied
 from nodedoctor.triage.patterns.restarts import Restarted
+from nodedoctor.triage.patterns.signs import NON_ERRORS
 from nodedoctor.triage.patterns.watchdog import (
     CollectiveFailed,
     CollectiveStatus,

@@ -18,9 +18,10 @@ from tiers import some
 
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.model import Place
-from nodedoctor.triage.patterns import ERRORS_LOGGED_AS_WARNING, SUSPICIONS, read_events
+from nodedoctor.triage.patterns import read_events
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.signs import ERRORS_LOGGED_AS_WARNING, SUSPICIONS
 
 HERE = Path(__file__).parent
 HARMLESS = [

@@ -13,9 +13,9 @@ from in_turn import in_turn
 from test_triage_stories import STORIES
 
 from nodedoctor.triage.lines.required_literals import required_literals
-from nodedoctor.triage.patterns import SIGNS
 from nodedoctor.triage.patterns.log_pattern import LogPattern
 from nodedoctor.triage.patterns.shapes import PIECE, LiteralIndex
+from nodedoctor.triage.patterns.signs import SIGNS
 
 LOGGED = Path(__file__).parents[1] / "lines.jsonl"
 LINES = [json.loads(row)["text"] for row in LOGGED.read_text().splitlines()]

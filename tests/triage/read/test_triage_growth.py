@@ -14,8 +14,9 @@ from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines import prefixes
 from nodedoctor.triage.lines.prefix.info import Reader
 from nodedoctor.triage.lines.prefixes import LONGEST
-from nodedoctor.triage.patterns import SIGNS, progress, unclassified
+from nodedoctor.triage.patterns import progress, unclassified
 from nodedoctor.triage.patterns.log_pattern import LogPattern
+from nodedoctor.triage.patterns.signs import SIGNS
 
 UNITS = (
     " ", "0", "a", "A", "_", ".", "-", "/", ",", ", ", ":", "=", "[", "]", "(", "{", "<", '"', "'", "|", "#",

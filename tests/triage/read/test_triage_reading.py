@@ -25,8 +25,9 @@ from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines import prefixes
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
 from nodedoctor.triage.model import RANK_LABEL, Coverage, Line, Place
-from nodedoctor.triage.patterns import SIGNS, progress, read_events
+from nodedoctor.triage.patterns import progress, read_events
 from nodedoctor.triage.patterns.shapes import LineShapes
+from nodedoctor.triage.patterns.signs import SIGNS
 from nodedoctor.triage.patterns.unclassified import trouble_announced
 from nodedoctor.triage.read import parallel, scan, search
 from nodedoctor.triage.read.reader import SourceReading
