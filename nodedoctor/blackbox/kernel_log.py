@@ -15,7 +15,8 @@ from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.lines.times import year_seconds
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns import read_events
-from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, XidReported
+from nodedoctor.triage.patterns.host_limits import HostOom
+from nodedoctor.triage.patterns.machine import KernelTaskHung, XidReported
 
 DEADLINE = 8.0
 """Seconds for the log, which a journal on a slow disk may need."""

@@ -9,7 +9,7 @@ import pytest
 
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Verdict
-from nodedoctor.triage.patterns.machine import HostOom
+from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.timeline.node_reports import faults_of_report
 
 JOB = datetime.datetime(2026, 11, 21, 10, 20, 0)

@@ -40,9 +40,10 @@ from nodedoctor.triage.model import (
 )
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import OF_SRUN, ProcessExit
+from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import HostOom, TasksPlaced, XidReported, is_of_node
+from nodedoctor.triage.patterns.machine import TasksPlaced, XidReported, is_of_node
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 
 _log = Log(__name__)

@@ -31,7 +31,7 @@ from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import NOBODY, Candidate, Cause, Confidence, Event, Identity, Place
 from nodedoctor.triage.patterns import read_events
-from nodedoctor.triage.patterns.machine import HostOom
+from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.verdict.causes.groups import are_awaited, describe_holdup
 from nodedoctor.wording import comma_list, singular_or_plural

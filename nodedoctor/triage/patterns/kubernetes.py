@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LARGEST_WORLD, Event, Identity, Line
-from nodedoctor.triage.patterns.machine import HostOom
+from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.whole_numbers import whole_number
 
 _DESCRIBES = re.compile(r"\bkubectl\b.{0,200}?\bdescribe\s+(?:pods?|po)[ /]+(?P<pod>[a-z0-9][\w.-]{1,252})")

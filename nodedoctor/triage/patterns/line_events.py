@@ -12,6 +12,7 @@ from nodedoctor.triage.model import SERIOUS, Event, Identity, Line
 from nodedoctor.triage.patterns import (
     cuda,
     exits,
+    host_limits,
     machine,
     progress,
     ray,
@@ -134,7 +135,7 @@ def _is_of_reporter(what: object, line: Line) -> bool:
     """True for the end of a whole job, or of a container, whatever its reporter's level is."""
     if isinstance(what, exits.ProcessExit):
         return what.of_job
-    return isinstance(what, machine.HostOom) and what.said_by == "Kubernetes" and not line.severity
+    return isinstance(what, host_limits.HostOom) and what.said_by == "Kubernetes" and not line.severity
 
 
 def _is_report(what: object, line: Line, match: re.Match[str]) -> bool:

@@ -11,6 +11,7 @@ from nodedoctor.triage.patterns import (
     exits,
     frameworks,
     hangs,
+    host_limits,
     job_stopped,
     machine,
     nccl,
@@ -38,6 +39,7 @@ SIGNS: tuple[LogPattern, ...] = (
     *nccl_diag.SIGNS,
     *cuda.SIGNS,
     *corruption.SIGNS,
+    *host_limits.SIGNS,
     *machine.SIGNS,
     *exit_signs.SIGNS,
     *reported_ends.SIGNS,
@@ -99,7 +101,7 @@ NEW_RUNS = (Mark.LAUNCHER_STARTED, Mark.RESTART_ATTEMPT)
 
 
 SUSPICIONS = (
-    Symptom, cuda.GpuFull, machine.HostOom, ExceptionRaised, nccl.NcclError, store.PeerGone,
+    Symptom, cuda.GpuFull, host_limits.HostOom, ExceptionRaised, nccl.NcclError, store.PeerGone,
     *corruption.SUSPICIONS,
 )  # fmt: skip
 """Errors that the program may have handled: the words around them decide."""
@@ -114,7 +116,7 @@ ERRORS_LOGGED_AS_WARNING = (
     Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.UNREAD_TROUBLE, machine.KernelTaskHung,
     machine.XidReported, ras.RasCommunicator, ras.RasCount, ras.RasSection,
     Mark.RAS_RUNNING, Mark.RAS_RANK, Mark.RAS_TABLE, Mark.RAS_INCOMPLETE,
-    Mark.RAS_PROCESS, Mark.ACTOR_PID, machine.MemoryUser, store.BarrierMissed, watchdog.ProcessAborting,
+    Mark.RAS_PROCESS, Mark.ACTOR_PID, host_limits.MemoryUser, store.BarrierMissed, watchdog.ProcessAborting,
 )  # fmt: skip
 """Errors that torchelastic, Ray, the kernel's loggers and NCCL print at the level of a warning or below."""
 

@@ -13,9 +13,10 @@ from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import CollectiveCall, Event, Identity, SideError
 from nodedoctor.triage.patterns.activity import TrainingActivity
 from nodedoctor.triage.patterns.exits import LauncherSignalled, PeersTerminated, ProcessExit
+from nodedoctor.triage.patterns.host_limits import MemoryUser
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.last_lines import LastLines
-from nodedoctor.triage.patterns.machine import MemoryUser, NodeLost
+from nodedoctor.triage.patterns.machine import NodeLost
 from nodedoctor.triage.patterns.nccl import Communicator, NcclError
 from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import (

@@ -23,7 +23,8 @@ from nodedoctor.triage.identity.world import is_address, short_host
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.model import Cause, Event, Identity, Place
 from nodedoctor.triage.patterns import read_events
-from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, XidReported
+from nodedoctor.triage.patterns.host_limits import HostOom
+from nodedoctor.triage.patterns.machine import KernelTaskHung, XidReported
 from nodedoctor.triage.timeline.model import Timeline
 
 _ZIP = b"PK"

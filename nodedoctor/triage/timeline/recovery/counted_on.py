@@ -11,8 +11,9 @@ from nodedoctor.patterns import mask_digits
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.cuda import DEVICE_ERRORS
+from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import HostOom, XidReported
+from nodedoctor.triage.patterns.machine import XidReported
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import FATAL, QUIET, is_trouble

@@ -10,7 +10,8 @@ from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.exits import KILLS, ProcessExit
-from nodedoctor.triage.patterns.machine import HostOom, is_of_kernel
+from nodedoctor.triage.patterns.host_limits import HostOom
+from nodedoctor.triage.patterns.machine import is_of_kernel
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.jobs import OF_A_JOB

@@ -14,8 +14,8 @@ from nodedoctor.debug import Log
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import ErrorFate, Event, SideError
 from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
-from nodedoctor.triage.patterns.machine import HostOom
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import TrainingStep

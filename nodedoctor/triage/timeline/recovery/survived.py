@@ -19,9 +19,9 @@ from nodedoctor.triage.patterns.completed import (
 )
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
+from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import HostOom
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import TrainingStep

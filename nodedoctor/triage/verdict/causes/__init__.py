@@ -12,8 +12,9 @@ from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import LauncherSignalled, LeftFirst, ProcessExit
 from nodedoctor.triage.patterns.frameworks import CollectiveShape
+from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import DriveError, HostOom, KernelTaskHung, NodeLost, XidReported
+from nodedoctor.triage.patterns.machine import DriveError, KernelTaskHung, NodeLost, XidReported
 from nodedoctor.triage.patterns.nccl import BusBandwidth, DuplicateGpu, IbFlush, VirtualInterface
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.ras import RasMissing, RasSection

@@ -13,8 +13,9 @@ from nodedoctor.record import record
 from nodedoctor.triage.describe import blameable_identities, distinct_ranks, identities_of
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import FAULT_SIGNALS, PeersTerminated, ProcessExit
+from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import HostOom, TasksPlaced
+from nodedoctor.triage.patterns.machine import TasksPlaced
 from nodedoctor.triage.patterns.store import ClientsMissing
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import ProcessAborting

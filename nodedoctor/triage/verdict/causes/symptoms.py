@@ -19,8 +19,8 @@ from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground,
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.frameworks import CollectiveShape
+from nodedoctor.triage.patterns.host_limits import HostOom, MemoryUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import HostOom, MemoryUser
 from nodedoctor.triage.patterns.nccl import DuplicateGpu
 from nodedoctor.triage.patterns.progress import SettingMentioned
 from nodedoctor.triage.patterns.store import BarrierMissed

@@ -15,8 +15,9 @@ from nodedoctor.record import record
 from nodedoctor.triage.describe import describe_identities, identities_of
 from nodedoctor.triage.model import Candidate, Ground
 from nodedoctor.triage.patterns.exits import KILLS, ProcessExit
+from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, NodeLost, XidReported
+from nodedoctor.triage.patterns.machine import KernelTaskHung, NodeLost, XidReported
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.corruption import nan_beside_peers

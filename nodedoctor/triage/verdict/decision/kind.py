@@ -11,8 +11,9 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Cause, Event, Outcome, Owner
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
-from nodedoctor.triage.patterns.machine import HostOom, XidReported
+from nodedoctor.triage.patterns.machine import XidReported
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
