@@ -82,9 +82,8 @@ def _pattern_of(
 ) -> re.Pattern[str] | None:
     """The prefix that these shapes have in common, or None."""
     common, ends = _common_beginning(shapes) if len(shapes) >= FEWEST and len(texts) > FEWEST else ([], [])
+    ends = [end for end in ends if common[end : end + 1] != [" "]]  # a blank behind it is of the prefix
     for end in ends:
-        if end < len(common) and common[end] == " ":
-            continue
         pattern = re.compile("".join(map(_token_pattern, common[:end])))
         rests = [text[match.end() :] for text in texts[:LINES_TRIED] if (match := pattern.match(text))]
         if end == len(common) or sum(map(is_known, rests)) * 2 > len(rests) > 0:

@@ -25,6 +25,11 @@ _SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model
 """Functions and process groups that save, as torchtune, NeMo, Megatron and Lightning call them."""
 
 
+FEWEST_WAITING = 3
+"""Ranks that waited from which a number between theirs, without a line here, is of one that did not. Ours:
+beginnings and ends of logs have the lines of one or two."""
+
+
 def absent_rank(
     timeline: Timeline,
     culprits: tuple[Identity, ...],
@@ -107,6 +112,8 @@ def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
     if any(w.event.who.group_rank not in (None, w.who.rank) for w in timeline.waits):
         ranks &= waited
     missing = sorted(ranks - waited)
+    if not size and len(waited) < FEWEST_WAITING and not timeline.ranks_seen.issuperset(missing):
+        return ()  # of two that waited alone it is not known who else there was
     if _have_lost_logs(timeline, missing):
         return ()
     if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(ranks) // 3):

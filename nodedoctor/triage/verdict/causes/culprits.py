@@ -9,12 +9,11 @@ from typing import Any
 
 from nodedoctor.grouping import group_by
 from nodedoctor.triage.describe import blameable_identities, distinct_ranks, identities_of, nodes_of
+from nodedoctor.triage.identity.rank_hosts import locate_ranks
 from nodedoctor.triage.identity.world import short_host
-from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import SIGTERM, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.machine import TasksPlaced
 from nodedoctor.triage.patterns.secondary_errors import (
     OF_LAUNCHERS,
     is_about_connection,
@@ -43,24 +42,12 @@ def find_culprits(timeline: Timeline, events: Iterable[Event[Any]]) -> tuple[Ide
 
 
 def ranks_by_node(timeline: Timeline) -> dict[str, list[Identity]]:
-    """The ranks that are known to be on each node: by their lines, else by the tasks that Slurm started."""
-    events: list[Event[Any]] = [*timeline.events, *timeline.last_lines]
-    people = [event.who for event in events if event.what is not Mark.PEER_HOST]  # that names another's
-    located = [who for who in people if who.rank is not None and who.host] or _placed_tasks(timeline)
+    """The ranks that are known to be on each node."""
+    hosts = locate_ranks([*timeline.events, *timeline.last_lines])
     return {
-        node: distinct_ranks(ranks)
-        for node, ranks in group_by(located, lambda who: short_host(who.host or "")).items()
+        node: [Identity(rank=rank, host=hosts[rank]) for rank in ranks]
+        for node, ranks in group_by(sorted(hosts), lambda rank: short_host(hosts[rank])).items()
     }
-
-
-def _placed_tasks(timeline: Timeline) -> list[Identity]:
-    """The tasks on their nodes, where each task evidently is a rank."""
-    events = timeline.of_kind(TasksPlaced)
-    people = {who.rank: who for event in events for who in people_of(event) if who.rank is not None}
-    is_complete = people.keys() == set(range(timeline.expected or len(people)))
-    hosts = {who.host for who in people.values()}
-    are_ranks = len(people) > len(hosts) or timeline.expected is not None
-    return list(people.values()) if is_complete and are_ranks and timeline.ranks_seen <= people.keys() else []
 
 
 def nodes_with_ranks(timeline: Timeline, people: Sequence[Identity]) -> tuple[Identity, ...]:
