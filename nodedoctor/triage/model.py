@@ -245,6 +245,10 @@ class ProcessGroup:
     desc: str = ""
 
 
+_UNEVEN = ("ALLTOALL", "GATHER", "SCATTER", "SEND", "RECV")
+"""Operations whose ranks, or whose root, pass tensors of other sizes (torch/csrc/distributed/c10d/OpType)."""
+
+
 @record
 class CollectiveCall:
     """One collective as the watchdog prints it; sizes are elements, not bytes."""
@@ -263,7 +267,9 @@ class CollectiveCall:
 
     @property
     def signature(self) -> tuple[str, int | None, int | None, int | None]:
-        """What must be equal on all ranks of a group at the same time."""
+        """What must be equal on all ranks of a group at the same time; each may exchange what it likes."""
+        if self.op.startswith(_UNEVEN):
+            return (self.op, self.seq, None, None)
         return (self.op, self.seq, self.numel_in, self.numel_out)
 
 

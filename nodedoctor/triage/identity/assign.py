@@ -27,7 +27,7 @@ from nodedoctor.triage.identity.processes import (
     rank_communicators,
     rank_group_members,
 )
-from nodedoctor.triage.identity.rank_hosts import locate_ranks
+from nodedoctor.triage.identity.rank_hosts import locate_ranks, with_host
 from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import (
@@ -158,15 +158,10 @@ def assign_by_events(
     ranked = [_with_identity(event, identify(event)) for event in events]
     ranked_last = [_with_identity(event, identify(event)) for event in last_lines]
     hosts = locate_ranks([*ranked, *ranked_last])
-    return [_with_host(event, hosts) for event in ranked], [_with_host(event, hosts) for event in ranked_last]
-
-
-def _with_host(event: Event[Any], hosts: Mapping[int, str]) -> Event[Any]:
-    """The event with the host of its rank, where its line names none."""
-    who = event.who
-    if who.host or who.rank is None or who.world != DEFAULT_WORLD or who.rank not in hosts:
-        return event
-    return replace(event, who=replace(who, host=hosts[who.rank]))
+    return (
+        [_with_identity(event, with_host(event.who, hosts)) for event in ranked],
+        [_with_identity(event, with_host(event.who, hosts)) for event in ranked_last],
+    )
 
 
 def _with_identity(event: Event[Any], who: Identity) -> Event[Any]:

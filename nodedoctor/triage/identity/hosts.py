@@ -103,7 +103,24 @@ def hosts_of(sources: Sources, owners: Mapping[str, Identity]) -> dict[str, str]
             hosts[source] = next(iter(names))
         elif not names and source not in hosts and len(named_hosts) == 1:
             hosts[source] = spoken_hosts[named_hosts.pop()]
+        elif not names and source not in hosts and (node := _node_of_report(source)):
+            hosts[source] = node
     return hosts
+
+
+def _node_of_report(source: str) -> str:
+    """The node in the name of a file with a node's own report, `dmesg-gpu07.txt`, or ''."""
+    match = _REPORT_OF_NODE.match(own_name(source).rpartition("/")[2])
+    word = (match["behind"] or match["before"]) if match is not None else ""
+    return word if word and _looks_like_host(word) else ""
+
+
+_REPORT = r"(?:dmesg|kern|syslog|journal(?:ctl)?|messages|nvidia-smi|nvsmi|ibstat)"
+_NODE = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*\d"
+_REPORT_OF_NODE = re.compile(
+    rf"{_REPORT}[-_.](?P<behind>{_NODE})(?:\.(?:txt|log|out))?$|(?P<before>{_NODE})[-_.]{_REPORT}(?:\.(?:txt|log|out))?$"
+)
+"""Reports that only one node makes; a number alone is that of a rotated file."""
 
 
 _NODE_LOG = re.compile(

@@ -24,7 +24,7 @@ _LOCAL_RANK = re.compile(
     r"/attempt_\d+/(\d{1,3})/(?:stdout\.log|stderr\.log|error\.json)$|(?:^|/)workerlog\.(\d{1,3})$"
 )
 """Of torchrun's --log-dir, and of Paddle's containers (`paddle/distributed/launch/job/pod.py`)."""
-_PID = re.compile(r"/worker-[0-9a-f]{16,}-[0-9a-f]{2,}-(\d{1,7})\.(?:out|err)$")
+_PID = re.compile(r"/worker-[0-9a-f]{4,}-[0-9a-f]{2,}-(\d{1,7})\.(?:out|err)$")
 """Of Ray's sessions."""
 _DUMP = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pkl|\.pickle)?$")
 _DIGITS = re.compile(r"\d+")
@@ -84,6 +84,12 @@ def has_one_file_tree(paths: Iterable[str]) -> bool:
         (match[1] or match[2], path[: match.start()]) for path in paths if (match := _LOCAL_RANK.search(path))
     }
     return len({local_rank for local_rank, _ in places}) == len(places)
+
+
+def folder_of_node(path: str) -> str:
+    """The folder in front of that of a launcher's run: two runs of one node have the same."""
+    match = _LOCAL_RANK.search(path)
+    return os.path.dirname(path[: match.start()]) if match is not None else ""
 
 
 def rank_of_dump(path: str) -> int | None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from nodedoctor.grouping import group_pairs
 from nodedoctor.triage.identity.world import short_host, world_size
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import DEFAULT_WORLD, Event
+from nodedoctor.triage.model import DEFAULT_WORLD, Event, Identity
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.machine import TasksPlaced
-
 
 _LOOPBACK = ("localhost", "127.0.0.1")
 """What every host calls itself."""
@@ -25,13 +25,17 @@ def locate_ranks(events: Sequence[Event[Any]]) -> dict[int, str]:
     Lines name them, and Slurm lists its tasks; launchers give one host ranks that follow each other.
     """
     hosts = group_pairs(_located(events))
-    if not hosts:
-        return {}
     known = {rank: min(names, key=len) for rank, names in hosts.items() if _are_one(names)}
     placed = group_pairs(_placed_tasks(events, known))
     known |= {rank: names[0] for rank, names in placed.items() if rank not in hosts and _are_one(names)}
     beside = _in_blocks(events, known)
     return {**{rank: host for rank, host in beside.items() if rank not in hosts}, **known}
+
+
+def with_host(who: Identity, hosts: Mapping[int, str]) -> Identity:
+    """A rank of the job with its host, where nothing names one."""
+    is_placed = who.rank in hosts and not who.host and who.world == DEFAULT_WORLD
+    return replace(who, host=hosts[who.rank]) if is_placed and who.rank is not None else who
 
 
 def _are_one(names: Iterable[str]) -> bool:
@@ -54,24 +58,43 @@ def _placed_tasks(events: Sequence[Event[Any]], known: Mapping[int, str]) -> lis
     numbers = {task for task, _ in tasks}
     ranks = {event.who.rank for event in events} - {None}
     expected = world_size(events)
-    complete = numbers == set(range(expected or len(numbers)))
-    several = len(numbers) > len({host for _, host in tasks}) or expected is not None
-    agree = all(known.get(task, host) == host for task, host in tasks)
-    return tasks if complete and several and agree and ranks <= numbers else []
+    several = len(numbers) > len({host for _, host in tasks})  # else each may launch the ranks of its node
+    within = numbers <= set(range(expected)) if expected is not None else ranks <= numbers
+    if any(isinstance(event.what, TasksPlaced) for event in lists) and expected is not None:
+        within = numbers == set(range(expected))
+    agree = all(short_host(known.get(task, host)) == short_host(host) for task, host in tasks)
+    return tasks if agree and within and (several or len(numbers) == expected) else []
 
 
-def _in_blocks(events: Iterable[Event[Any]], known: Mapping[int, str]) -> dict[int, str]:
-    """The ranks beside those with a local rank and a host, as far as all others leave room."""
+def _in_blocks(events: Sequence[Event[Any]], known: Mapping[int, str]) -> dict[int, str]:
+    """The ranks beside those whose host is known, where each host has a block of as many.
+
+    How many shows a host of which all ranks are known, the first ranks of two hosts by their local ranks, or
+    the size of the world by the number of hosts.
+    """
+    of_host = group_pairs((short_host(host), rank) for rank, host in known.items())
     firsts = {
-        who.rank - who.local_rank: known[who.rank]
+        who.rank - who.local_rank
         for who in (event.who for event in events)
-        if who.rank in known and who.rank is not None and who.local_rank is not None
+        if who.rank is not None and who.rank in known and who.local_rank is not None
     }
-    begins = sorted(firsts)
-    hosts = {short_host(host) for host in firsts.values()}
-    if len(begins) < 2 or len(hosts) != len(begins) or begins[0] < 0:
+    gaps = [later - before for before, later in pairwise(sorted(firsts))]
+    share, rest = divmod(world_size(events) or 0, len(of_host) or 1)
+    size = max([*map(len, of_host.values()), min(gaps, default=0), 0 if rest else share])
+    if size not in _BLOCKS or len(of_host) < 2:
         return {}
-    size = min(later - before for before, later in pairwise(begins))
-    if any(first % size for first in begins):
+    numbers = {host: {rank // size for rank in ranks} for host, ranks in of_host.items()}
+    blocks = [number for own in numbers.values() for number in own]
+    if not len(set(blocks)) == len(blocks) == len(of_host):
         return {}
-    return {first + seat: host for first, host in firsts.items() for seat in range(size)}
+    names = {short_host(host): host for host in known.values()}
+    return {
+        number * size + seat: names[host]
+        for host, own in numbers.items()
+        for number in own
+        for seat in range(size)
+    }
+
+
+_BLOCKS = (2, 4, 8, 16)
+"""GPUs of a node that has several, as they are sold."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodedoctor.triage.identity.labels import Sources, SourceStats
-from nodedoctor.triage.identity.paths import identities_from_paths
+from nodedoctor.triage.identity.paths import folder_of_node, identities_from_paths
 from nodedoctor.triage.identity.world import world_size
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
@@ -31,10 +31,37 @@ GAP = 60.0
 DAY = 86400.0
 """The same for logs in which hardly a line has a time: one that is pasted is of the same day. Ours."""
 _NUMBER = re.compile(r"(?:slurm|job|jobid|sge|pbs|lsf)[-_.]?(\d{3,12})(?!\d)", re.IGNORECASE)
-_Span = tuple[float | None, float | None]
 _Pids = dict[tuple[str, str, int], set[int]]
 """Process ids by folder, host and rank: those of attempts are in folders of their own."""
 OF_A_JOB = (TrainingStep, Mark.JOB_FINISHED, WorldSize, Communicator, ExceptionRaised, TimedOut, ProcessExit)
+
+
+_Speakers = set[tuple[str, int]]
+"""Who speaks in a log: global ranks, and local ranks with the folder of their node."""
+
+
+@dataclass(slots=True)
+class TimeSpan:
+    """The first and the last moment of some logs, of those with enough times if there are any."""
+
+    first: float | None = None
+    last: float | None = None
+    is_timed: bool = False
+
+    def extend(self, stats: SourceStats) -> None:
+        """Take in the moments of a log."""
+        if stats.first is None or stats.last is None or (self.is_timed and not stats.is_timed):
+            return
+        if self.first is None or self.last is None or (stats.is_timed and not self.is_timed):
+            self.first, self.last, self.is_timed = stats.first, stats.last, stats.is_timed
+        self.first, self.last = min(self.first, stats.first), max(self.last, stats.last)
+
+    def is_apart(self, stats: SourceStats) -> bool:
+        """True where all this ended well before a log begins, or the other way round."""
+        if self.first is None or self.last is None or stats.first is None or stats.last is None:
+            return False
+        gap = GAP if self.is_timed and stats.is_timed else DAY
+        return stats.first - self.last > gap or self.first - stats.last > gap
 
 
 @dataclass(slots=True)
@@ -44,47 +71,52 @@ class LoggedJob:
     id: str
     sources: list[str] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
-    ranks: set[int] = field(default_factory=set)
+    speakers: _Speakers = field(default_factory=set)
     world: int | None = None
-    first: float | None = None
-    last: float | None = None
-    is_timed: bool = False
-    """Whether enough lines have a time in the logs of which these are the first and the last one."""
+    span: TimeSpan = field(default_factory=TimeSpan)
+    in_folders: dict[str, TimeSpan] = field(default_factory=dict)
     pids: _Pids = field(default_factory=dict)
 
-    def accepts(self, number: str, stats: SourceStats, ranks: set[int], pids: _Pids) -> bool:
-        """Whether a log can be of this job."""
-        own_number = _job_number(self.sources[0])
+    @property
+    def first(self) -> float | None:
+        """The moment of its first line."""
+        return self.span.first
+
+    @property
+    def last(self) -> float | None:
+        """The moment of its last line."""
+        return self.span.last
+
+    def accepts(self, source: str, stats: SourceStats, speakers: _Speakers, pids: _Pids) -> bool:
+        """Whether a log can be of this job; its folder's other logs say when that job was, else all."""
+        own_number, number = _job_number(self.sources[0]), _job_number(source)
         if own_number and number and own_number != number:
             return False
         if any(pids[key].isdisjoint(self.pids[key]) for key in pids.keys() & self.pids.keys()):
             return False
         elsewhere = self.hosts and stats.hosts and self.hosts.isdisjoint(stats.hosts)
-        shared = bool(self.ranks & ranks) or not (self.ranks or ranks or elsewhere)
-        gap = GAP if self.is_timed and stats.is_timed else DAY
-        return not (shared and _are_apart((self.first, self.last), (stats.first, stats.last), gap))
+        shared = bool(self.speakers & speakers) or not (self.speakers or speakers or elsewhere)
+        span = self.in_folders.get(os.path.dirname(source), self.span)
+        return not (shared and span.is_apart(stats))
 
-    def add_log(self, source: str, stats: SourceStats, ranks: set[int], pids: _Pids) -> None:
+    def add_log(self, source: str, stats: SourceStats, speakers: _Speakers, pids: _Pids) -> None:
         """Add a log."""
         self.sources.append(source)
         self.pids |= {key: self.pids.get(key, set()) | numbers for key, numbers in pids.items()}
         self.hosts |= stats.hosts
-        self.ranks |= ranks
-        if stats.first is None or stats.last is None or (self.is_timed and not stats.is_timed):
-            return
-        if self.first is None or self.last is None or (stats.is_timed and not self.is_timed):
-            self.first, self.last, self.is_timed = stats.first, stats.last, stats.is_timed
-        self.first, self.last = min(self.first, stats.first), max(self.last, stats.last)
+        self.speakers |= speakers
+        self.span.extend(stats)
+        self.in_folders.setdefault(os.path.dirname(source), TimeSpan()).extend(stats)
 
 
 def separate_jobs(events: Sequence[Event[Any]], speakers: Sources) -> list[LoggedJob]:
     """The jobs in these logs, the oldest first; one when nothing tells two apart."""
-    ranks, pids = _ranks_by_log(events, speakers), _pids_by_log(events)
+    by_log, pids = _speakers_by_log(events, speakers), _pids_by_log(events)
     job_logs = {e.place.source for e in events if e.kind in OF_A_JOB} & speakers.keys()
     jobs: list[LoggedJob] = []
     for source in sorted(job_logs, key=lambda name: (speakers[name].first or 0.0, name)):
         stats, number = speakers[source], _job_number(source)
-        matching = [job for job in jobs if job.accepts(number, stats, ranks[source], pids[source])]
+        matching = [job for job in jobs if job.accepts(source, stats, by_log[source], pids[source])]
         if not matching:
             matching = [LoggedJob(_job_name(source, number, {job.id for job in jobs}))]
             jobs += matching
@@ -95,7 +127,7 @@ def separate_jobs(events: Sequence[Event[Any]], speakers: Sources) -> list[Logge
             else []
         )
         job = (neighbours or matching)[-1]
-        job.add_log(source, stats, ranks[source], pids[source])
+        job.add_log(source, stats, by_log[source], pids[source])
     for job in jobs:
         sources = set(job.sources)
         job.world = world_size([event for event in events if event.place.source in sources])
@@ -107,14 +139,6 @@ def events_of(job: LoggedJob, jobs: Iterable[LoggedJob], events: Iterable[Event[
     """The events of one job, and those of logs that belong to none."""
     foreign = {source for other_job in jobs if other_job is not job for source in other_job.sources}
     return [event for event in events if event.place.source not in foreign]
-
-
-def _are_apart(a: _Span, b: _Span, gap: float) -> bool:
-    """True when both spans are known and one ends well before the other begins."""
-    (first, last), (begin, end) = a, b
-    if first is None or last is None or begin is None or end is None:
-        return False
-    return begin - last > gap or first - end > gap
 
 
 def _job_number(path: str) -> str:
@@ -139,12 +163,15 @@ def _pids_by_log(events: Iterable[Event[Any]]) -> dict[str, _Pids]:
     return pids
 
 
-def _ranks_by_log(events: Iterable[Event[Any]], speakers: Sources) -> dict[str, set[int]]:
-    """The ranks of each log, by its lines or by its name."""
-    ranks = {source: stats.ranks for source, stats in speakers.items()}
-    for source, who in identities_from_paths(speakers, None).items():  # each job may have a size of its own
-        ranks[source] |= {rank for rank in (who.rank, who.local_rank) if rank is not None}
+def _speakers_by_log(events: Iterable[Event[Any]], sources: Sources) -> dict[str, _Speakers]:
+    """Who speaks in each log, by its lines or by its name."""
+    speakers = {source: {("", rank) for rank in stats.ranks} for source, stats in sources.items()}
+    for source, who in identities_from_paths(sources, None).items():  # each job may have a size of its own
+        if who.rank is not None:
+            speakers[source].add(("", who.rank))
+        if who.local_rank is not None:
+            speakers[source].add((folder_of_node(source), who.local_rank))
     for event in events:
-        if event.who.rank is not None and event.place.source in ranks:
-            ranks[event.place.source].add(event.who.rank)
-    return ranks
+        if event.who.rank is not None and event.place.source in speakers:
+            speakers[event.place.source].add(("", event.who.rank))
+    return speakers

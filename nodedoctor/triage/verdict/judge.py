@@ -7,6 +7,7 @@ from typing import Any
 
 from nodedoctor.knowledge.kinds import owner_of_kind
 from nodedoctor.triage.describe import distinct_ranks
+from nodedoctor.triage.identity.rank_hosts import locate_ranks, with_host
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import Candidate, Confidence, Coverage, Event, Identity, Verdict
 from nodedoctor.triage.patterns.store import GlooTimeout
@@ -34,14 +35,15 @@ def judge_incident(
     if not deciding or timeline.marked(Mark.NOT_A_LOG):
         return _undetermined_verdict(timeline, coverage, weighed)
     best = deciding[0].candidate
+    hosts = locate_ranks([*timeline.events, *timeline.last_lines])
     return Verdict(
         outcome="failure",
         cause=best.cause,
         confidence=_confidence_of(weighed),
         headline=best.headline,
-        culprits=best.culprits,
+        culprits=tuple(with_host(who, hosts) for who in best.culprits),
         victims=_find_victims(timeline, best),
-        parties=best.parties,
+        parties=tuple(with_host(who, hosts) for who in best.parties),
         collective=best.collective or (timeline.first_wait.work if timeline.first_wait else None),
         evidence=pick_evidence(best.evidence),
         fixes=best.fixes,

@@ -284,11 +284,19 @@ def different_source_lines(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def _waits_by_group(timeline: Timeline) -> list[list[CollectiveWait]]:
-    """Waits of the same group; without a name only if no group rank occurs twice."""
+    """Waits of the same group; without a name only if no group rank occurs twice.
+
+    Where one name alone occurs, those without one may be of it.
+    """
     shared = _groups_of_worlds(timeline.waits)
+    names = {wait.work.group.name for wait in timeline.waits} - {""}
+    usual = names.pop() if len(names) == 1 else ""
     by_name = group_by(
         timeline.waits,
-        lambda wait: ("" if wait.work.group.name in shared else wait.who.world, wait.work.group.name),
+        lambda wait: (
+            "" if wait.work.group.name in shared else wait.who.world,
+            wait.work.group.name or usual,
+        ),
     )
     groups: list[list[CollectiveWait]] = []
     for (_, name), waits in by_name.items():
