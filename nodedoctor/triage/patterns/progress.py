@@ -135,7 +135,8 @@ _PAIR = re.compile(
 )
 _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
 COUNTER = re.compile(
-    rf"(?<![\w.])(?P<name>(?:[a-z]+_)?{STEP_WORDS}"
+    # Megatron counts those that it skipped in the same line
+    rf"(?<![\w.])(?<!skipped )(?<!nan )(?P<name>(?:[a-z]+_)?{STEP_WORDS}"
     # Swin's and its many copies': `Train: [30/300][210/2859]`; torchvision's: `Test:  [  20/124]`
     r"|(?:train|test|val|eval)(?=:? {0,2}\[ {0,6}\d{1,9}/\d{1,9}\]))"
     r"(?:[_ ]?(?:idx|num|no)|\([a-z]{1,12}\))?"

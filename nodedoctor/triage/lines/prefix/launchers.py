@@ -40,10 +40,17 @@ _COMPOSER = re.compile(
 _TEE = re.compile(r"\[(?!rank\d)([A-Za-z_]\w*?)(\d{1,4})\]: ?")
 _HOST_RANK = re.compile(r"\[([A-Za-z][\w.]*(?:-[\w.]*)?):(\d{1,5})\]: ?")
 _RAY = re.compile(
-    r"\((?:([\w.:]+)(?:\([^)]*\))? )?(?:rank=(\d{1,6}) )?pid=([\w]+)(?:, ip=([0-9a-fA-F.:]+))?\) ?"
+    r"\((?:([\w.:]+(?: [DPT]P\d{1,4}){0,3})(?:\([^)]*\))? )?"
+    r"(?:rank=(\d{1,6}) )?pid=([\w]+)(?:, ip=([0-9a-fA-F.:]+))?\) ?"
 )
 _VERL = re.compile(r"(\w+?)_(\d{1,5}):(\d{1,3})$")
-_VLLM = re.compile(r"(?:Vllm)?Worker(?:Proc)?(?:_TP|-)(\d{1,4})$")
+_VLLM = re.compile(
+    r"(?:Vllm)?Worker(?:Proc)?"
+    r"(?:(?P<beside>(?:[_ ][DP]P\d{1,4}){1,2})(?:[_ ]TP\d{1,4})?|(?:[_ ]TP|-)(\d{1,4}))"
+    r"(?:_[A-Z]{1,2}P\d{1,4})*$"
+)
+"""vLLM's workers (vllm/v1/executor/multiproc_executor.py); beside ranks of data or pipeline, that of tensors
+is no global one."""
 _RAYLET = re.compile(r"\((raylet|gcs_server|autoscaler)(?:, ip=([0-9a-fA-F.:]+))?\) ?")
 _RAY_LOG = re.compile(
     r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[.,](\d{1,9}) ([DIWEFC]) \d+ \d+\] (?:\((\w+)\) )?"
@@ -117,7 +124,8 @@ def _read_ray(match: re.Match[str], prefix: PrefixInfo) -> None:
         prefix.add(local_rank=int(verl[3]))
         prefix.labels = (("node", int(verl[2])),)
     if vllm:
-        world, rank = ENGINE_WORLD, rank if rank is not None else int(vllm[1])
+        own = whole_number(vllm[2], LARGEST_WORLD - 1)
+        world, rank = ENGINE_WORLD, rank if rank is not None else own
     elif rank is not None:
         world = ENGINE_WORLD if Identity(world=world).role == "rollout" else DEFAULT_WORLD
     prefix.add(world=world, pid=whole_number(match[3], LARGEST_PID), host=match[4], rank=rank)

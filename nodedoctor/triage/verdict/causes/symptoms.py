@@ -166,7 +166,9 @@ def _memory_culprits(
 ) -> tuple[Identity, ...]:
     """The processes that the lines name; with Ray the largest in its table."""
     if by == "Ray" and hog is not None:
-        return blameable_identities(hog.who)
+        hosts = {event.who.host for event in ooms if event.who.host}
+        full_host = hosts.pop() if len(hosts) == 1 else None
+        return blameable_identities(hog.who.fill_from(Identity(host=full_host)))
     personal = [e for e in ooms if e.what.said_by != "Ray" or hog is None]
     ranks = tuple(distinct_ranks(who for e in personal for who in people_of(e) if who.rank is not None))
     return ranks or (blameable_identities(*(e.who for e in ooms if e.what.pid)) if by == "the kernel" else ())
