@@ -34,7 +34,7 @@ class GpuFull:
         return self.others is not None and self.others > self.total / 2
 
 
-DEVICE_ERRORS = frozenset(("ecc", "device-lost", "cuda-program-fault"))
+DEVICE_ERRORS = frozenset(("ecc", "device-lost", "cuda-program-fault", "cuda-launch-failed"))
 """Names of symptoms that a program reports when its GPU fails under it; its context is of no use any more
 (CUDA Runtime API, cudaErrorIllegalAddress and cudaErrorECCUncorrectable)."""
 _SIZE = r"([\d.]{1,12}) ([KMGT])iB"
@@ -122,14 +122,18 @@ device-lost  personal
 cuda-program-fault  quoted  personal
   a CUDA kernel of the program failed
     block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `
-    |CUDA_ERROR_(?:LAUNCH_(?:FAILED|TIMEOUT)|ILLEGAL_\w+|MISALIGNED_ADDRESS|ASSERT|INVALID_PC)\b
-    |(?:cuda|hip)Error(?:LaunchFailure|Illegal\w+|MisalignedAddress|Assert|InvalidPc)\b
+    |CUDA_ERROR_(?:LAUNCH_TIMEOUT|ILLEGAL_\w+|MISALIGNED_ADDRESS|ASSERT|INVALID_PC)\b
+    |(?:cuda|hip)Error(?:Illegal\w+|MisalignedAddress|Assert|InvalidPc)\b
     |an illegal memory access was encountered|device-side assert triggered|misaligned address
     |an illegal instruction was encountered|the launch timed out and was terminated
-    |unspecified launch failure|hardware stack error|Memory access fault by GPU node
+    |hardware stack error|Memory access fault by GPU node
     |CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|NOT_INITIALIZED)|invalid program counter
     |\bUnexpected Event status: \d|invalid configuration argument
     |CUDNN_STATUS_(?:EXECUTION_FAILED|BAD_PARAM|INTERNAL_ERROR)
+# code 719: a bad access of the program, as well as a GPU that fails
+cuda-launch-failed  quoted  personal  sure=medium
+  the GPU ended a kernel, of the program or for a fault of its own
+    CUDA_ERROR_LAUNCH_FAILED\b|(?:cuda|hip)ErrorLaunchFailure\b|unspecified launch failure
 no-such-gpu  quoted  personal
   a process asked for a GPU that it does not see
     invalid device ordinal|CUDA_ERROR_INVALID_DEVICE\b|cudaErrorInvalidDevice\b

@@ -12,7 +12,15 @@ from functools import cache
 from textwrap import shorten
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, RANK_LABEL, Cause, Ground, Identity
+from nodedoctor.triage.model import (
+    LARGEST_PID,
+    LARGEST_WORLD,
+    RANK_LABEL,
+    Cause,
+    Confidence,
+    Ground,
+    Identity,
+)
 from nodedoctor.whole_numbers import LARGEST, signed, whole_number
 
 
@@ -57,7 +65,7 @@ class Symptom:
     it is the node on which it was printed. `as_warning`: its program gives it the level of a warning although
     it is an error. `words`: the line's own, of a symptom that has many. `of_another`: a process says it of
     another one, which the line itself names.
-    `ground`: what it rests on, where it is not what most symptoms of its cause do.
+    `ground`: what it rests on, where it is not what most symptoms of its cause do. `sure`: at most so.
     """
 
     cause: Cause
@@ -70,6 +78,7 @@ class Symptom:
     words: str = ""
     of_another: bool = False
     ground: Ground | None = None
+    sure: Confidence = "high"
 
 
 def quoted_text(match: re.Match[str]) -> str:

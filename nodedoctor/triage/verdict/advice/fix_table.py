@@ -343,7 +343,11 @@ engine-full  config
 engine-full  config
   Leave more of the GPU outside of its cache (vLLM --gpu-memory-utilization, SGLang --mem-fraction-static), or
   share the model among more GPUs.
-cuda-program-fault
+cuda-launch-failed
+  Look for an Xid of that GPU at that moment: its number says whether the GPU or the program is at fault.
+    dmesg -T | grep -i xid
+    nodedoctor
+cuda-program-fault cuda-launch-failed
   Find the kernel that went wrong: run once where it is reported at its own line.
     export CUDA_LAUNCH_BLOCKING=1
 mismatch  config

@@ -90,7 +90,9 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
         culprits = nodes_with_ranks(timeline, [e.who for e in events]) if what.of_node else ()
         if what.personal:
             culprits = find_culprits(timeline, independent_failures(timeline, events))
-        sure: Confidence = "low" if ground == "hint" else "medium" if ground in ("path", "named") else "high"
+        sure: Confidence = (
+            "low" if ground == "hint" else "medium" if ground in ("path", "named") else what.sure
+        )
         blamed = nodes_of(culprits) if what.of_node else culprits
         who = f"{describe_briefly(blamed)}: " if culprits else ""
         headline = f"{who}{_symptom_message(timeline, first)}"
