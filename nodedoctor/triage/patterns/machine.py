@@ -148,6 +148,9 @@ SESSION_CUT
     ^Connection to [\w.-]+ closed by remote host\.|^client_loop: send disconnect:[ ]
     |^packet_write_wait: Connection to .{1,80}: Broken pipe|^Shared connection to [\w.-]+ closed\.$
     |\bremote command exited without exit status\b
+# Linux, kernel/panic.c: nothing runs on that node any more
+NodeLost
+    \bKernel panic - not syncing\b
 # srun (src/api/step_launch.c), the second with -v
 NodeLost
     Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<unstarted>.{0,79}\S)

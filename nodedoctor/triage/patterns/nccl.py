@@ -183,10 +183,15 @@ ib-own-side  quoted  personal  ground=own error
 ib-left-out  hint  of_node
   NCCL left out an InfiniBand adapter that it could not open
     Call to ibv_(?:open_device|query_device|query_port)\w* failed
+# aws-ofi-nccl, in libfabric's words (prov/efa/src/efa_errno.h); who reports it only lost the other one
+network-peer-silent
+  a peer did not answer NCCL's network plug-in any more: it ended, or the way to it failed
+    NCCL WARN NET/OFI .{0,200}?\bcompleted with error\b.{0,80}\b(?:[Uu]nresponsive r|[Rr]emote .{0,40}unreach
+    |[Ii]nvalid peer|[Pp]eer.{0,40}(?:dropped|gone|closed))
 network-plugin-failed  personal
   NCCL's network plug-in reports that its adapter does not work
-    NCCL WARN NET/(?!IB\b|Socket\b|Plugin\b)[\w-]+ .{0,200}?(?:[Ff]ailed|[Ee]rror|[Cc]ould(?:n't| not)
-    |[Uu]nable)
+    NCCL WARN (?!NET/OFI .{0,500}\bPeer )NET/(?!IB\b|Socket\b|Plugin\b)[\w-]+[ ]
+    .{0,200}?(?:[Ff]ailed|[Ee]rror|[Cc]ould(?:n't| not)|[Uu]nable)
 # no peer has a part in it either
 network-plugin-missing  personal  ground=own error
   the network that NCCL_NET asks for is not available

@@ -5,6 +5,7 @@ No collector has a case of its own: its fields are known by the names that all o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -33,6 +34,8 @@ _HOST = (
     "hostname", "_hostname", "host", "pod_name", "podname", "pod", "node_name", "node", "computer",
     "instance",    "podname_s", "logstreamname", "container_name",
 )  # fmt: skip
+_SAGEMAKER_STREAM = re.compile(r"(?:.*/)?(algo-\d+)-\d{8,}")
+"""The name of the stream of one of SageMaker's hosts: its job, host and time."""
 _LEVEL = ("levelname", "level", "severity", "priority", "loglevel", "severitytext", "@l", "log.level")
 _RANK = ("rank", "global_rank", "rank_id")
 _LEVELS = {
@@ -70,6 +73,8 @@ def who_of(fields: Mapping[str, Any], outer_who: Identity) -> Identity:
                         {str(k).lower(): v for k, v in inner.items() if str(k).lower() not in all_fields}
                     )
     host = next((item for name in _HOST if isinstance(item := all_fields.get(name), str) and item), None)
+    if host and (stream := _SAGEMAKER_STREAM.fullmatch(host)):
+        host = stream[1]
     rank = next(
         (n for name in _RANK if (n := whole_number(all_fields.get(name), LARGEST_WORLD - 1)) is not None),
         None,
