@@ -55,7 +55,8 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     events = _without_launcher_tasks(events, sources)
     world = world_size(events)
     owners = identities_from_paths(sources, world)
-    for source, host in hosts_of(sources, owners).items():
+    reported = {event.who.host for event in events if event.who.host}
+    for source, host in hosts_of(sources, owners, reported).items():
         owners[source] = replace(owners[source], host=host)
     by_host = ranks_from_hosts(sources, world, {e.who.host for e in events if isinstance(e.what, HostOom)})
     by_host |= {e.who.host: e.who.rank for e in events if e.what is Mark.RANK_OF_POD and e.who.host}

@@ -84,8 +84,10 @@ def _replica_ranks(hosts: Sequence[str]) -> list[dict[str, int]]:
     return [{host: int(name[2]) + (name[1] == "worker") for host, name in pods.items()}]
 
 
-def hosts_of(sources: Sources, owners: Mapping[str, Identity]) -> dict[str, str]:
-    """The host of each source that is known to be of one."""
+def hosts_of(
+    sources: Sources, owners: Mapping[str, Identity], reported: Iterable[str] = ()
+) -> dict[str, str]:
+    """The host of each source that is known to be of one; `reported` are hosts that lines tell of."""
     ranks = {source: stats.ranks for source, stats in sources.items()}
     for source, who in owners.items():
         if who.rank is not None:
@@ -95,7 +97,8 @@ def hosts_of(sources: Sources, owners: Mapping[str, Identity]) -> dict[str, str]
     for words in _differing_words(list(sources)):
         if _are_hosts(words, ranks, line_hosts):
             hosts.update(words)
-    spoken_hosts = {short_host(host): host for names in line_hosts.values() for host in names}
+    spoken_hosts = {short_host(host): host for host in reported}
+    spoken_hosts |= {short_host(host): host for names in line_hosts.values() for host in names}
     for source, names in line_hosts.items():
         file_words = {_NODE_LOG.sub("", name.partition(".")[0]) for name in own_name(source).split("/")}
         named_hosts = file_words & (set(map(short_host, names)) if names else set(spoken_hosts))

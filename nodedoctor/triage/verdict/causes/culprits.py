@@ -38,7 +38,9 @@ def find_culprits(timeline: Timeline, events: Iterable[Event[Any]]) -> tuple[Ide
     culprits = culprits or _without_unanswered(timeline, sole_failure(timeline))
     if not culprits and all(who.pid is None for who in people):
         culprits = _failed_ranks(timeline, events) or _absent_ranks(timeline, events)
-    return culprits or blameable_identities(*people)
+    culprits = culprits or blameable_identities(*people)
+    hosts = {who.host for who in people}
+    return culprits or ((Identity(host=hosts.pop()),) if len(hosts) == 1 and None not in hosts else ())
 
 
 def ranks_by_node(timeline: Timeline) -> dict[str, list[Identity]]:
