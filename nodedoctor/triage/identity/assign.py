@@ -26,6 +26,7 @@ from nodedoctor.triage.identity.processes import (
     join_ray_tasks,
     rank_communicators,
     rank_group_members,
+    rank_started_processes,
 )
 from nodedoctor.triage.identity.rank_hosts import locate_ranks, with_host
 from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
@@ -134,6 +135,7 @@ def assign_by_events(
     events = rank_group_members(rank_communicators(events))
     events = join_exit_codes(join_full_gpus(join_ray_tasks(events)))
     agents = AgentTable(events)
+    events = rank_started_processes(events, agents)
     people: list[Identity | RankLocation] = [*agents.people, *(event.who for event in events)]
     world = world_size(events)
     one_node = is_one_node(people, world, events)
@@ -146,7 +148,7 @@ def assign_by_events(
             return who
         claims = {
             "its process id": processes.rank_of(who),
-            "its agent's list": agents.rank_of(event.place.source, who.local_rank)
+            "its agent's list": agents.rank_of(event.place.source, who)
             if isinstance(what, ProcessExit)
             else None,
             "the list of its node's failures": agents.listed_rank(event.place.source, who),

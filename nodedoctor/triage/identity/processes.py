@@ -76,16 +76,18 @@ class ProcessTable:
 
 
 class AgentTable:
-    """The ranks that torchelastic's agents give to the local ranks of their nodes, or list at the end."""
+    """The ranks that launchers give to the local ranks of their nodes, or list at the end."""
 
     def __init__(self, events: Iterable[Event[Any]]) -> None:
-        self._lists: dict[str, set[tuple[int, ...]]] = {}
+        self._lists: dict[tuple[str, str], set[tuple[int, ...]]] = {}
         self._exits: dict[str, set[Identity]] = {}
         for event in events:
+            source, who = event.place.source, event.who
             if isinstance(event.what, AgentRanks):
-                self._lists.setdefault(event.place.source, set()).add(event.what.ranks)
-            elif isinstance(event.what, ProcessExit) and None not in (event.who.rank, event.who.local_rank):
-                self._exits.setdefault(event.place.source, set()).add(event.who)
+                for host in {"", short_host(who.host)}:
+                    self._lists.setdefault((source, host), set()).add(event.what.ranks)
+            elif isinstance(event.what, ProcessExit) and None not in (who.rank, who.local_rank):
+                self._exits.setdefault(source, set()).add(who)
 
     @property
     def people(self) -> list[RankLocation]:
@@ -93,10 +95,11 @@ class AgentTable:
         lists = set().union(*self._lists.values())
         return [RankLocation(rank, local) for ranks in lists for local, rank in enumerate(ranks)]
 
-    def rank_of(self, source: str, local_rank: int | None) -> int | None:
-        """The rank of a local rank of the only agent in a log, else None."""
-        lists = self._lists.get(source, set())
-        ranks = {ranks[local_rank] for ranks in lists if local_rank is not None and local_rank < len(ranks)}
+    def rank_of(self, source: str, who: Identity) -> int | None:
+        """The rank of a local rank by the only list of its host, or of the log, else None."""
+        lists = self._lists.get((source, short_host(who.host))) or self._lists.get((source, ""), set())
+        local = who.local_rank
+        ranks = {ranks[local] for ranks in lists if local is not None and local < len(ranks)}
         return ranks.pop() if len(ranks) == 1 else None
 
     def listed_rank(self, source: str, who: Identity) -> int | None:
@@ -107,6 +110,16 @@ class AgentTable:
         )
         ranks = {failure.rank for failure in exits if failure.local_rank == who.local_rank}
         return ranks.pop() if len(hosts) == len(ranks) == 1 else None
+
+
+def rank_started_processes(events: Sequence[Event[Any]], agents: AgentTable) -> list[Event[Any]]:
+    """The events, those of processes that a launcher starts with the ranks that it gives them."""
+    return [
+        replace(event, who=replace(event.who, rank=agents.rank_of(event.place.source, event.who)))
+        if event.what is Mark.RANK_OF_PID and event.who.rank is None
+        else event
+        for event in events
+    ]
 
 
 def rank_communicators(events: Sequence[Event[Any]]) -> list[Event[Any]]:

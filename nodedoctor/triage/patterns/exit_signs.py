@@ -115,7 +115,7 @@ ProcessExit
     |Bus error|Aborted)|Exited with exit code (?P<code>\d+))
 # DeepSpeed's launcher
 ProcessExit
-    exits with return code = (?P<code>-?0*[1-9]\d*)
+    (?:'--local[_-]rank=(?P<local>\d{1,4})'.{0,2000}?)?\bexits with return code = (?P<code>-?0*[1-9]\d*)
 # containers; pip tells so of a command that it tried, behind a line of its box
 ProcessExit
     (?:Exit [Cc]ode:\s+|"?exitCode"?: |(?<!│ )exit code:? )(?P<code>13[479]|143|-(?:4|6|7|8|9|11))\b

@@ -273,6 +273,13 @@ def _world_size(match: re.Match[str]) -> WorldSize:
     return WorldSize(world_size(next(filter(None, match.groups()))))
 
 
+def _agent_ranks(match: re.Match[str]) -> AgentRanks:
+    """The ranks of a node that has its number, and as many processes as all others."""
+    count = world_size(match["count"] or match["count2"] or match["count3"])
+    first = rank_number(match["node"] or match["node2"] or match["node3"]) * count
+    return AgentRanks(tuple(range(rank_number(str(first)), first + count)))
+
+
 def _group_joined(match: re.Match[str]) -> GroupJoined:
     size = match["size"] or match["size3"] or match["size4"]
     own = match["own"] or match["own2"] or match["own3"] or match["own4"]
@@ -315,6 +322,11 @@ SEVERAL_NODES
     |group_world_size)['"]?\s{0,9}[:= ]\s{0,3}['"]?(?:[2-9]|[1-9]\d{1,4})
     |(?:node_rank|node-rank|NODE_RANK|machine_rank|group_rank)['"]?\s{0,9}[:= ]\s{0,3}['"]?[1-9]\d{0,4})
     (?![\w.])
+# deepspeed/launcher/launch.py; torchrun's options, where each node has its number
+_agent_ranks
+    \bnnodes=\d{1,6}, num_local_procs=(?P<count>\d{1,3}), node_rank=(?P<node>\d{1,6})\b
+    |--nproc[-_]per[-_]node[= ](?P<count2>\d{1,3})\b.{0,200}?--node[-_]rank[= ](?P<node2>\d{1,6})\b
+    |--node[-_]rank[= ](?P<node3>\d{1,6})\b.{0,200}?--nproc[-_]per[-_]node[= ](?P<count3>\d{1,3})\b
 # torch/distributed/elastic/agent/server/api.py
 AgentRanks
     ^\W*global_ranks=\[(?P<ranks>\d[\d, ]{0,9999})\]$
@@ -385,6 +397,6 @@ _pids_of_ranks
 RANK_OF_PID
     \bip=(?P<host>[\w.:-]{1,64}), pid=(?P<pid>\d+)\) world_rank=(?P<rank>\d+), local_rank=(?P<local>\d+)\b
 """,
-    AgentRanks, SettingMentioned, _group_joined,
+    AgentRanks, SettingMentioned, _agent_ranks, _group_joined,
     _world_size, _setting_mentioned, _pids_of_ranks,
 )  # fmt: skip
