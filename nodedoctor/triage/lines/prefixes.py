@@ -36,7 +36,8 @@ LONGEST = 16384
 _SOURCE_PLACE = re.compile(r"(?<! ) {2,}[\w.-]{1,99}\.\w{1,4}:\d+$")
 """Where a message was printed, as loggers put it at the right margin."""
 _LABEL = re.compile(r" {0,4}(\d{1,5}): (?:(?! *\d)|(?= *\d{1,5}: \S))")
-_LABELED = re.compile(r" {0,4}(\d{1,5}): ")
+_LABELED = re.compile(r" {0,4}(\d{1,5}):(?: |$)")
+_OF_SLURM = re.compile(r"(?:srun|slurmstepd): ")
 _RANK_LABEL = re.compile(r"[ \t]{0,8}\[(?:rank|default)\d{1,6}\]:? ?")
 _TORCH_TEXT = re.compile(r"\s|$|Traceback \(most|\[[EWIF]\d{0,4}\b|During handling of|The above exception")
 _RANK_FIELD = re.compile(r"(?:(?:global|world)_)?(?:rank|RANK)=(\d{1,6}) ")
@@ -110,8 +111,8 @@ def is_known(text: str) -> bool:
 
 
 def is_labeled(text: str) -> bool:
-    """Whether a line may have a task's label in front."""
-    return _LABELED.match(text) is not None
+    """Whether a line may have a task's label in front, or is of who puts it there."""
+    return _LABELED.match(text) is not None or _OF_SLURM.match(text) is not None
 
 
 def forwarded_label(text: str) -> str:
