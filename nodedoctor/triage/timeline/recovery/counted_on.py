@@ -152,7 +152,7 @@ def _from_the_end(events: list[Event[Any]]) -> Iterator[tuple[Event[Any], _Later
     counters = _LaterCounters(events)
     for event in reversed(events):
         if isinstance(event.what, TrainingStep):
-            counters.add(event.what)
+            counters.add(event.what, event.who.rank)
         yield event, counters
 
 
@@ -180,13 +180,16 @@ class _LaterCounters:
         self._before = Counter((step.series, step.part) for step in steps)
         self._steps: dict[tuple[str, int], _LaterSteps] = {}
         self._of_requests: dict[tuple[str, int], _LaterSteps] = {}
+        self._of_ranks: Counter[int] = Counter()
         self._going_on: set[tuple[str, int]] = set()
         self._rises: float = 0
         self._epochs: float = 0
 
-    def add(self, step: TrainingStep) -> None:
-        """One step further back."""
+    def add(self, step: TrainingStep, rank: int | None) -> None:
+        """One step further back; `rank` is whose."""
         key = step.series, step.part
+        if rank is not None and step.length is None and not step.answers:
+            self._of_ranks[rank] += step.rises
         self._before[key] -= 1
         counter = self._steps.setdefault(key, _LaterSteps(step))
         counter.add(step)
@@ -202,11 +205,13 @@ class _LaterCounters:
             self._epochs = max(self._epochs, counter.epochs)
 
     def survived(self, event: Event[Any], isolated: bool) -> bool:
-        """True when a counter went on after this, or began and came far."""
+        """True when a counter went on after this, or began and came far, or its rank's own came far."""
         caught = event.manner != "plain"
         mild = event.what is Mark.UNREAD_TROUBLE or caught or _is_hint(event.what)
         needed = SURVIVED if isolated or mild else FAR
         if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
+            return True
+        if event.who.rank is not None and self._of_ranks[event.who.rank] >= FAR:
             return True
         if caught and any(steps.rises >= SURVIVED or steps.last.is_full for steps in self._steps.values()):
             return True
