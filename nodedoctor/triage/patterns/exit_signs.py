@@ -180,8 +180,6 @@ not-begun  quoted  personal
     ^\S{1,80}: error: (?:unrecognized arguments|the following arguments are required|argument \S+: )
     |^\S*python[\d.]*: (?:can't open file '|No module named |Error while finding module)
     |"[^"]{1,80}": executable file not found in \$PATH
-    |^\S{1,200}: (?:line \d+: )?(?:\S{1,200}/)?(?:python[\d.]*|torchrun|accelerate|deepspeed|mpirun|mpiexec
-    |horovodrun): (?:command not found|No such file or directory)$
 panic  quoted  personal
   a Rust library panicked
     ^thread '[^']{0,60}' (?:\(\d+\) )?panicked at[ ]

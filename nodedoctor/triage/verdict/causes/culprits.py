@@ -40,7 +40,8 @@ def find_culprits(timeline: Timeline, events: Iterable[Event[Any]]) -> tuple[Ide
         culprits = _failed_ranks(timeline, events) or _absent_ranks(timeline, events)
     culprits = culprits or blameable_identities(*people)
     hosts = {who.host for who in people}
-    return culprits or ((Identity(host=hosts.pop()),) if len(hosts) == 1 and None not in hosts else ())
+    is_one_of_several = len(hosts) == 1 and bool({e.who.host for e in timeline.events} - hosts - {None})
+    return culprits or (tuple(Identity(host=host) for host in hosts if host) if is_one_of_several else ())
 
 
 def ranks_by_node(timeline: Timeline) -> dict[str, list[Identity]]:
