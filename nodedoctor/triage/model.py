@@ -137,7 +137,8 @@ class Line:
     `repeated` counts copies folded by Ray: which process each came from is lost. `level` is the severity that
     the program's logger gave it: D I W E F, '' when it gave none. D, I and W of a collector are left out:
     they say nothing about the line. `cited`: it has the mark of a quotation or a comment in front. `on_page`:
-    the whole text is a page that somebody wrote about failures.
+    the whole text is a page that somebody wrote about failures. `front_time` is that of another clock in
+    front: who passed the line on wrote it.
     """
 
     text: str
@@ -152,6 +153,7 @@ class Line:
     printer: int | None = None
     """The process that gave the line to syslog: its own, or one that passes on the lines of several."""
     on_page: bool = False
+    front_time: float | None = None
 
     @property
     def severity(self) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from statistics import median
 
 from nodedoctor.record import record
 from nodedoctor.triage.lines.common_prefix import learn_prefix
@@ -46,8 +47,10 @@ FRONT = 200
 """Characters in front of an object in a line."""
 CLOCKS_DIFFER = 300.0
 """Seconds from which two clocks in one line are not the same one: pipes and collectors are faster. Ours."""
-_C10_TIME = re.compile(r"\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+")
-"""What c10 prints in front of its lines: the clock of the process."""
+CLOCKS_COMPARED = 100
+"""Lines with two times that are compared. Ours."""
+_TIME = re.compile(r"\d\d:\d\d:\d\d")
+_TWO_TIMES = re.compile(r"\d\d:\d\d:\d\d.{1,100}?\d\d:\d\d:\d\d")
 _GARBLED = 0.3
 """Share of characters that are none in any encoding we know: such a line was not read."""
 _PARTIAL = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) P ")
@@ -115,7 +118,7 @@ def normalise_lines(
     for piece in tail:
         entry = piece.entry
         for line in _unwrap_lines(parse_line(entry.text, piece.place, common, entry.who), losses):
-            if clock_offset and not _C10_TIME.search(entry.text):
+            if clock_offset and _front_time(line, entry) is None:
                 time = line.time if line.time is not None else entry.time
                 line = replace(line, time=time + clock_offset if time is not None else None)
             if line.cited and of_mail:
@@ -146,20 +149,26 @@ def _texts_of(pieces: Iterable[LinePiece]) -> list[str]:
 def _clock_offset(pieces: list[LinePiece]) -> float:
     """Seconds by which a process's clock is ahead of its prefixes; 0 without.
 
-    A log that was collected or printed again later has the time of that in front of every line, and some
-    lines have one of their own: only times of one clock can be compared.
+    A log that was collected or printed again later has the time of that in front of every line, a container's
+    the time of another zone, and some lines have one of their own: only times of one clock can be compared.
     """
-    for piece in pieces:
-        entry = piece.entry
-        match = _C10_TIME.search(entry.text)
-        if match is None:
-            continue
-        own = next(parse_line(entry.text[match.start() :], piece.place)).time
-        front = next(parse_line(f"{entry.text[: match.start()]} .", piece.place)).time
-        front = front if front is not None else entry.time
-        if own is not None and front is not None:
-            return own - front if abs(own - front) > CLOCKS_DIFFER else 0.0
-    return 0.0
+    two_clocks = (
+        p for p in pieces if (_TIME if p.entry.time is not None else _TWO_TIMES).search(p.entry.text)
+    )
+    offsets: list[float] = []
+    for piece in islice(two_clocks, CLOCKS_COMPARED):
+        for line in parse_line(piece.entry.text, piece.place):
+            front = _front_time(line, piece.entry)
+            if line.time is not None and front is not None:
+                offsets.append(line.time - front)
+    usual = median(offsets) if offsets else 0.0
+    same = sum(abs(offset - usual) < CLOCKS_DIFFER for offset in offsets)
+    return usual if abs(usual) > CLOCKS_DIFFER and same >= NEARLY_ALL * len(offsets) else 0.0
+
+
+def _front_time(line: Line, entry: EnvelopeRecord) -> float | None:
+    """The time in front of that of a line itself, None where there is one time alone."""
+    return line.front_time if line.front_time is not None or line.time is None else entry.time
 
 
 def _unwrap_lines(lines: Iterator[Line], losses: LostLines) -> Iterator[Line]:

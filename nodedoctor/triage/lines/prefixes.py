@@ -177,7 +177,9 @@ def _parse_prefixed(text: str, place: Place, prefix: PrefixInfo, common: CommonP
     if common.indent and not text[: common.indent].strip():
         text = text[common.indent :]
     layer = 0
+    front_time: float | None = None
     for _ in range(12):
+        before = prefix.time
         rest = _take_prefix(text, prefix)
         while rest is None and layer < len(common.patterns):
             rest = _take_common_prefix(text, common, layer, prefix)
@@ -187,6 +189,8 @@ def _parse_prefixed(text: str, place: Place, prefix: PrefixInfo, common: CommonP
             rest = text[label.end() :]
         if rest is None or rest == text:
             break
+        if before is not None and prefix.time != before and front_time is None:
+            front_time = before
         text = rest
     if prefix.severities and text.startswith(":"):  # `ERROR:2026-11-07 10:41:22,123:text`
         text = text[1:]
@@ -221,6 +225,7 @@ def _parse_prefixed(text: str, place: Place, prefix: PrefixInfo, common: CommonP
         "" if passed_on else prefix.level,
         prefix.cited,
         prefix.printer,
+        front_time=front_time,
     )
 
 
