@@ -106,3 +106,26 @@ def test_a_group_that_trainer_and_engine_share(tmp_path: Path) -> None:
     verdict = judged(tmp_path, trainer + engine).verdict
     assert verdict.cause == "collective_mismatch"
     assert [who.rank for who in verdict.parties] == [0, 1]
+
+
+@pytest.mark.parametrize("op", ["ALLTOALL", "ALLTOALL_BASE", "GATHER", "SCATTER"])
+def test_ranks_may_exchange_as_much_as_they_like(op: str, tmp_path: Path) -> None:
+    text = "".join(caught(rank, op=op, numel=1000 + rank) for rank in range(4))
+    assert judged(tmp_path, steps(1, 9) + text).verdict.cause != "collective_mismatch"
+    same = "".join(caught(rank, op="ALLREDUCE", numel=1000 + (rank == 2)) for rank in range(4))
+    assert judged(tmp_path, steps(1, 9) + same).verdict.cause == "collective_mismatch"
+
+
+def test_a_group_that_one_rank_alone_names_is_that_of_all(tmp_path: Path) -> None:
+    text = caught(1, seq=413, op="_ALLGATHER_BASE") + caught(0, seq=415) + status(0, 415, 416, 414)
+    verdict = judged(tmp_path, steps(1, 9) + text).verdict
+    assert verdict.cause == "collective_mismatch"
+
+
+@pytest.mark.parametrize("waiting", [(0, 2), (1, 2)])
+def test_two_that_waited_name_no_third(waiting: tuple[int, int], tmp_path: Path) -> None:
+    """Their log may have been cut before the third one's line."""
+    verdict = judged(tmp_path, steps(1, 9) + "".join(map(caught, waiting))).verdict
+    assert (verdict.cause, verdict.culprits) == ("undetermined", ())
+    known = judged(tmp_path, "[rank0]: world_size=3\n" + "".join(map(caught, waiting))).verdict
+    assert [who.rank for who in known.culprits] == [({0, 1, 2} - set(waiting)).pop()]

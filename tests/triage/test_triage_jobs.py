@@ -114,3 +114,29 @@ def test_one_log_is_one_job(tmp_path: Path) -> None:
     examined = examine_job([str(tmp_path)])
     assert [one.is_judged for one in examined.verdict.jobs] == [True]
     assert examined.verdict.coverage.notes == ()
+
+
+@pytest.mark.parametrize("run", ["none_x8f1kq2c", "4711_abcdefgh"])
+def test_local_ranks_of_two_nodes_are_not_the_same_ranks(tmp_path: Path, run: str) -> None:
+    """The second node's died half an hour before the first one's gave up waiting."""
+    for node, hour, text in (("east", 10, caught), ("west", 9, None)):
+        for local in range(2):
+            folder = tmp_path / node / run / "attempt_0" / str(local)
+            folder.mkdir(parents=True)
+            said = text(local) if text is not None else f"[rank{2 + local}]: ValueError: boom\n"
+            (folder / "stderr.log").write_text(stamped(hour, said * 3, 20))
+    examined = examine_job([str(tmp_path)])
+    assert len(examined.verdict.jobs) == 1
+    assert examined.verdict.cause == "user_code_exception"
+
+
+def test_a_log_is_compared_with_those_of_its_folder(tmp_path: Path) -> None:
+    """The ranks' own logs have no times; the launchers' have, ten minutes apart."""
+    for node, minute, first in (("east", 30, 0), ("west", 10, 2)):
+        folder = tmp_path / node
+        folder.mkdir()
+        for rank in (first, first + 1):
+            (folder / f"rank{rank}.log").write_text(f"[rank{rank}]: ValueError: boom\n")
+        ended = f"rank : {first} (local_rank: 0) exitcode : 1 (pid: 77)"
+        (folder / "torchrun.log").write_text(stamped(12, f"{ended}\n{ended}\n", minute))
+    assert len(examine_job([str(tmp_path)]).verdict.jobs) == 1

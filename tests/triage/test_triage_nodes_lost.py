@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,25 @@ def test_the_worse_type_of_cluster_events_is_no_mere_warning(
     tmp_path: Path, row: str, reason: str, text: str, cause: str
 ) -> None:
     assert judged(tmp_path, row.format(reason=reason, text=text)).verdict.cause == cause
+
+
+OFI = (
+    "algo-{n}:320616:321316 [3] nccl_net_ofi_rdma.c:613 NCCL WARN NET/OFI Request 0x24 completed with error."
+    " RC: 113. Error: 4107 (Unresponsive receiver (reachable by EFA device but handshake failed) My EFA addr:"
+    " fi_addr_efa://[fe80::c3a:33]:0:1130923 My host id: i-0a33 Peer EFA addr:"
+    " fi_addr_efa://[fe80::88:5]:0:2203113 Peer host id: i-0b77c15). Completed length: 0\n"
+)
+
+
+def test_who_reports_a_peer_that_does_not_answer_is_not_at_fault(tmp_path: Path) -> None:
+    text = steps(1, 9) + "".join(OFI.format(n=n) for n in (1, 2, 4))
+    assert judged(tmp_path, text).verdict.culprits == ()
+    panic = "[ 91233.118301] Kernel panic - not syncing: Fatal hardware error!\n"
+    streams = [
+        json.dumps(
+            {"timestamp": 1741082877000 + n, "message": line, "logStreamName": f"job/algo-{n}-1741082400"}
+        )
+        for n, line in ((3, panic), *((n, OFI.format(n=n)) for n in (1, 2, 4)))
+    ]
+    verdict = judged(tmp_path, "\n".join(streams) + "\n").verdict
+    assert (verdict.cause, [who.host for who in verdict.culprits]) == ("peer_died", ["algo-3"])

@@ -1,0 +1,119 @@
+"""On which host a rank is: by its lines, by its scheduler's lists, by the blocks of ranks of all nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import caught, elastic, judged, raised, steps
+
+from nodedoctor.triage.job import examine_job
+
+BOOM = raised(11, "ValueError: boom")
+
+
+def places(tmp_path: Path, *texts: str) -> list[tuple[int | None, str | None]]:
+    """Rank and host of each culprit."""
+    return [(who.rank, who.host) for who in judged(tmp_path, *texts).verdict.culprits]
+
+
+def ended(host: str, tasks: str, how: str = "Aborted (core dumped)") -> str:
+    """srun's line about tasks that ended."""
+    return f"srun: error: {host}: task{'s' if not tasks.isdigit() else ''} {tasks}: {how}\n"
+
+
+ENDS = ended("n2", "11", "Exited with exit code 1") + ended("n1", "0-7") + ended("n2", "8-10,12-15")
+
+
+@pytest.mark.parametrize("ends", [ENDS, ended("n1", "0-7") + ended("n2", "8-15"), ended("n2", "11")])
+def test_the_tasks_of_a_host_are_its_ranks(tmp_path: Path, ends: str) -> None:
+    text = "[rank0]: world_size=16\n" + "".join(caught(rank) for rank in (0, 8)) + BOOM
+    assert places(tmp_path, steps(1, 9) + text + ends) == [(11, "n2")]
+
+
+@pytest.mark.parametrize(
+    "others",
+    ["E1121 torch/distributed/run.py:766] started\n", "[rank31]: step 1\n", "[rank0]: world_size=2\n"],
+)
+def test_tasks_that_are_no_ranks_place_none(tmp_path: Path, others: str) -> None:
+    text = steps(1, 9) + others + raised(1, "ValueError: boom") + ended("n1", "0") + ended("n2", "1-3")
+    assert places(tmp_path, text) == [(1, None)]
+
+
+def test_the_host_in_a_launchers_list_is_that_of_the_rank_that_raised(tmp_path: Path) -> None:
+    assert places(tmp_path, steps(1, 9) + raised(3, "ValueError: boom") + elastic([(3, 1)], 3)) == [
+        (3, "node-1")
+    ]
+
+
+def named(host: str, rank: int, local: int) -> str:
+    """A line by which a rank says where it is."""
+    return (
+        f"{host}:{4000 + rank}:{5000 + rank} [{local}] NCCL INFO ncclCommInitRank comm 0x1 rank {rank}"
+        " nranks 16 cudaDev 0 nvmlDev 0 busId 1b000 commId 0x7 - Init COMPLETE\n"
+    )
+
+
+def test_ranks_beside_a_hosts_first_are_there_too(tmp_path: Path) -> None:
+    heads = named("n1", 0, 0) + named("n2", 8, 0)
+    assert places(tmp_path, heads + steps(1, 9) + BOOM) == [(11, "n2")]
+
+
+def test_ranks_dealt_out_in_turns_are_in_no_block(tmp_path: Path) -> None:
+    heads = named("n1", 0, 0) + named("n2", 1, 0)
+    assert places(tmp_path, heads + steps(1, 9) + BOOM) == [(11, None)]
+
+
+def test_a_rank_on_two_hosts_is_on_none(tmp_path: Path) -> None:
+    heads = named("n1", 11, 0) + named("n2", 11, 0)
+    assert places(tmp_path, heads + steps(1, 9) + BOOM) == [(11, None)]
+
+
+def test_the_host_of_a_node_that_a_scheduler_lost_has_its_whole_block(tmp_path: Path) -> None:
+    heads = "".join(named(f"n{host}", 8 * host, 0) for host in (0, 1))
+    lost = "srun: error: Node failure on n1\n"
+    assert places(tmp_path, heads + steps(1, 9) + lost) == [(rank, "n1") for rank in range(8, 16)]
+
+
+@pytest.mark.parametrize(
+    "name", ["dmesg-hgx-12.txt", "dmesg.hgx-12", "hgx-12-dmesg.txt", "hgx-12.dmesg.log", "kern_hgx-12.log"]
+)
+def test_a_report_of_a_node_has_it_in_its_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("[ 91.5] NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus.\n")
+    (tmp_path / "rank0.log").write_text(steps(1, 9) + caught(0))
+    verdict = examine_job([str(tmp_path)]).verdict
+    assert (verdict.cause, {who.host for who in verdict.culprits}) == ("gpu_hardware_xid", {"hgx-12"})
+
+
+@pytest.mark.parametrize(
+    "name", ["dmesg.0", "dmesg-2026-11-21.txt", "dmesg_after.txt", "syslog.1", "dmesg.txt"]
+)
+def test_a_report_may_name_no_node(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("[ 91.5] NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus.\n")
+    (tmp_path / "rank0.log").write_text(steps(1, 9) + caught(0))
+    assert {who.host for who in examine_job([str(tmp_path)]).verdict.culprits} <= {None}
+
+
+STARTS = {
+    "DeepSpeed": "{host}: [2026-11-21 10:00:00,114] [INFO] [launch.py:152:main] nnodes=2, num_local_procs=8,"
+    " node_rank={node}\n",
+    "torchrun": "{host}: + torchrun --nnodes 2 --nproc-per-node 8 --node-rank {node} train.py\n",
+    "torchrun, in another order": "{host}: + torchrun --node_rank={node} --nproc_per_node=8 train.py\n",
+}
+SPAWNED = (
+    "{host}: [2026-11-21 10:00:00,123] [INFO] [launch.py:256:main] process {pid} spawned with command:"
+    " ['/usr/bin/python3', '-u', 'train.py', '--local_rank={local}']\n"
+)
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
+def test_the_process_that_the_kernel_killed_has_the_rank_of_its_node_and_seat(
+    tmp_path: Path, start: str
+) -> None:
+    hosts = ("worker-1", "worker-2")
+    text = "".join(start.format(host=host, node=node) for node, host in enumerate(hosts))
+    for node, host in enumerate(hosts):
+        for local in range(8):
+            text += SPAWNED.format(host=host, pid=7000 + 100 * node + local, local=local)
+    kernel = "worker-2: [ 91.5] Out of memory: Killed process 7103 (python3) total-vm:91234kB\n"
+    assert places(tmp_path, text + steps(1, 9) + kernel) == [(11, "worker-2")]
