@@ -345,6 +345,9 @@ PREFIXED: dict[str, Format] = {
     "stern with sign": each(lambda n: "job-abc12 \u203a pytorch "),
     "kail": each(lambda n: "default/job-abc12[pytorch]: "),
     "containerd": each(lambda n: f"{iso(n, 9)}Z stderr F "),
+    "containerd, in another zone": each(
+        lambda n: f"{at(n + 5 * 3600).strftime('%Y-%m-%dT%H:%M:%S')}.123456789Z "
+    ),
     "GitHub Actions": each(lambda n: iso(n, 7) + "Z "),
     "gh run view": each(lambda n: f"train\tRun training\t{iso(n, 7)}Z "),
     "GitLab": each(lambda n: f"{iso(n, 6)}Z 01O "),
@@ -403,6 +406,7 @@ PREFIXED: dict[str, Format] = {
     "mmengine": each(lambda n: at(n).strftime("%m/%d %H:%M:%S - mmengine - INFO - ")),
     "NeMo": each(lambda n: f"[NeMo I {iso(n, 0, ' ')} nemo_logging:381] "),
     "Determined": each(lambda n: f"[{iso(n, 6)}Z] a1b2c3d4 || INFO: "),
+    "Determined, of what a program prints": each(lambda n: f"[{iso(n, 6)}Z] a1b2c3d4 || "),
     "Rust": each(lambda n: f"{iso(n, 6)}Z  INFO trainer::run: "),
     "Nomad": each(lambda n: f"{iso(n, 6)}Z [INFO]  client.alloc: "),
     "TeamCity": each(lambda n: at(n).strftime("[%H:%M:%S] :\t [Step 1/1] ")),

@@ -35,7 +35,8 @@ def each(prefix: str, ranks: int = 4, guilty: int = 2, world: int = 4) -> str:
     [
         "[rank{n}]: ", "{n}: ", " {n}: ", "[Rank {n}] ", "Rank {n}: ", "rank {n} | ", "[rank: {n}] ",
         "[RANK {n}] ", "[rank={n}] ", "[1,{n}]<stderr>:", "[prterun-n1-812@1,{n}]<stderr>: ",
-        "[{n}]<stderr>:", "[mpirank:{n}]: ", "(VllmWorker rank={n} pid=81{n}) ", "(Worker_TP{n} pid=81{n}) ",
+        "[{n}]<stderr>:", "[mpirank:{n}]: ", "(VllmWorker rank={n} pid=81{n}) ", "(VllmWorker TP{n} pid=81{n}) ",
+        "(Worker_TP{n} pid=81{n}) ",
         "(WorkerDict_0:{n} pid=81{n}) ", "[default{n}]:", "[node-1:{n}]: ", "worker-{n}  | ", "worker {n} > ",
         "proc{n}\t", "job-worker-{n} pytorch ", "[pod/job-worker-{n}/pytorch] ",
         "Sat Nov 21 10:20:00 2026[1,{n}]<stderr>:", "[1,mpirank:{n},algo-1]<stderr>:", "job-worker-{n}: ",
@@ -276,7 +277,6 @@ def test_the_agents_of_two_nodes_in_one_log_leave_a_local_rank_open(local: int, 
 SEVERAL = (
     "+ torchrun --nnodes=2 --nproc_per_node=4 train.py",
     "+ torchrun --nnodes 4 --nproc_per_node=4 train.py",
-    "+ torchrun --node_rank=1 --nproc_per_node=4 train.py",
     "NODE_RANK=3",
     "SLURM_JOB_NUM_NODES=2",
     "declare -x SLURM_NNODES=16",
@@ -295,6 +295,13 @@ ONE = (
 KILLED = (
     "E1121 11:02:18.120000 771 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9)"
 )
+
+
+@pytest.mark.parametrize("node", [0, 1, 5])
+def test_a_local_rank_and_the_number_of_a_node_are_a_rank(node: int, tmp_path: Path) -> None:
+    started = f"+ torchrun --node_rank={node} --nproc_per_node=4 train.py\n"
+    killed = f"{KILLED} local_rank: 3 (pid: 803) of binary: python\n"
+    assert said(tmp_path, started + steps(1, 9) + killed) == [4 * node + 3]
 
 
 @pytest.mark.parametrize("started", [*SEVERAL, *ONE])
