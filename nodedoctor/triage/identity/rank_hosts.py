@@ -24,12 +24,13 @@ def locate_ranks(events: Sequence[Event[Any]]) -> dict[int, str]:
 
     Lines name them, and Slurm lists its tasks; launchers give one host ranks that follow each other.
     """
-    hosts = group_pairs(_located(events))
-    known = {rank: min(names, key=len) for rank, names in hosts.items() if _are_one(names)}
-    placed = group_pairs(_placed_tasks(events, known))
-    known |= {rank: names[0] for rank, names in placed.items() if rank not in hosts and _are_one(names)}
-    beside = _in_blocks(events, known)
-    return {**{rank: host for rank, host in beside.items() if rank not in hosts}, **known}
+    names_by_rank = group_pairs(_located(events))
+    hosts = {rank: min(names, key=len) for rank, names in names_by_rank.items() if _are_one(names)}
+    for rank, names in group_pairs(_located_tasks(events, hosts)).items():
+        if rank not in names_by_rank and _are_one(names):
+            hosts[rank] = names[0]
+    in_blocks = _in_blocks(events, hosts)
+    return {rank: host for rank, host in in_blocks.items() if rank not in names_by_rank} | hosts
 
 
 def with_host(who: Identity, hosts: Mapping[int, str]) -> Identity:
@@ -51,7 +52,7 @@ def _located(events: Iterable[Event[Any]]) -> Iterator[tuple[int, str]]:
             yield who.rank, who.host
 
 
-def _placed_tasks(events: Sequence[Event[Any]], known: Mapping[int, str]) -> list[tuple[int, str]]:
+def _located_tasks(events: Sequence[Event[Any]], hosts: Mapping[int, str]) -> list[tuple[int, str]]:
     """Slurm's tasks with their hosts, where each task evidently is a rank."""
     lists = [event for event in events if isinstance(event.what, (ProcessExit, HostOom, TasksPlaced))]
     tasks = [(task, event.who.host) for event in lists for task in event.what.tasks if event.who.host]
@@ -62,21 +63,21 @@ def _placed_tasks(events: Sequence[Event[Any]], known: Mapping[int, str]) -> lis
     within = numbers <= set(range(expected)) if expected is not None else ranks <= numbers
     if any(isinstance(event.what, TasksPlaced) for event in lists) and expected is not None:
         within = numbers == set(range(expected))
-    agree = all(short_host(known.get(task, host)) == short_host(host) for task, host in tasks)
-    return tasks if agree and within and (several or len(numbers) == expected) else []
+    same_hosts = all(short_host(hosts.get(task, host)) == short_host(host) for task, host in tasks)
+    return tasks if same_hosts and within and (several or len(numbers) == expected) else []
 
 
-def _in_blocks(events: Sequence[Event[Any]], known: Mapping[int, str]) -> dict[int, str]:
+def _in_blocks(events: Sequence[Event[Any]], hosts: Mapping[int, str]) -> dict[int, str]:
     """The ranks beside those whose host is known, where each host has a block of as many.
 
     How many shows a host of which all ranks are known, the first ranks of two hosts by their local ranks, or
     the size of the world by the number of hosts.
     """
-    of_host = group_pairs((short_host(host), rank) for rank, host in known.items())
+    of_host = group_pairs((short_host(host), rank) for rank, host in hosts.items())
     firsts = {
         who.rank - who.local_rank
         for who in (event.who for event in events)
-        if who.rank is not None and who.rank in known and who.local_rank is not None
+        if who.rank is not None and who.rank in hosts and who.local_rank is not None
     }
     gaps = [later - before for before, later in pairwise(sorted(firsts))]
     share, rest = divmod(world_size(events) or 0, len(of_host) or 1)
@@ -87,7 +88,7 @@ def _in_blocks(events: Sequence[Event[Any]], known: Mapping[int, str]) -> dict[i
     blocks = [number for own in numbers.values() for number in own]
     if not len(set(blocks)) == len(blocks) == len(of_host):
         return {}
-    names = {short_host(host): host for host in known.values()}
+    names = {short_host(host): host for host in hosts.values()}
     return {
         number * size + seat: names[host]
         for host, own in numbers.items()

@@ -35,8 +35,8 @@ def each(prefix: str, ranks: int = 4, guilty: int = 2, world: int = 4) -> str:
     [
         "[rank{n}]: ", "{n}: ", " {n}: ", "[Rank {n}] ", "Rank {n}: ", "rank {n} | ", "[rank: {n}] ",
         "[RANK {n}] ", "[rank={n}] ", "[1,{n}]<stderr>:", "[prterun-n1-812@1,{n}]<stderr>: ",
-        "[{n}]<stderr>:", "[mpirank:{n}]: ", "(VllmWorker rank={n} pid=81{n}) ", "(VllmWorker TP{n} pid=81{n}) ",
-        "(Worker_TP{n} pid=81{n}) ",
+        "[{n}]<stderr>:", "[mpirank:{n}]: ", "(VllmWorker rank={n} pid=81{n}) ",
+        "(VllmWorker TP{n} pid=81{n}) ", "(Worker_TP{n} pid=81{n}) ",
         "(WorkerDict_0:{n} pid=81{n}) ", "[default{n}]:", "[node-1:{n}]: ", "worker-{n}  | ", "worker {n} > ",
         "proc{n}\t", "job-worker-{n} pytorch ", "[pod/job-worker-{n}/pytorch] ",
         "Sat Nov 21 10:20:00 2026[1,{n}]<stderr>:", "[1,mpirank:{n},algo-1]<stderr>:", "job-worker-{n}: ",
