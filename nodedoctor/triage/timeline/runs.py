@@ -231,9 +231,11 @@ def _find_resumed_runs(events: list[Event[Any]]) -> set[int]:
 
     No process was left that could have counted. The counter begins where it did at first, or at the last
     checkpoint, and comes further than before. One that had not counted before may be a script's next program,
-    which says nothing of the one that failed, unless it counts epochs.
+    which says nothing of the one that failed, unless it counts epochs. In the log of one rank alone it ends
+    with what it raised.
     """
     starts: set[int] = set()
+    is_of_one_rank = len({event.who.rank for event in events} - {None}) == 1
     world = max((e.what.ranks for e in events if isinstance(e.what, WorldSize)), default=0)
     ended_ranks: set[int] = set()
     end_index: int | None = None
@@ -246,6 +248,8 @@ def _find_resumed_runs(events: list[Event[Any]]) -> set[int]:
             ended_ranks.add(event.who.rank)
             end_index = index if end_index is not None or len(ended_ranks) >= world > 0 else None
         elif _is_launcher_end(event) or ends_allocation(what, event.text):
+            end_index = index
+        elif is_of_one_rank and _ends_program(event):
             end_index = index
         elif end_index is None:
             if isinstance(what, TrainingStep) and not ended_ranks:
