@@ -151,3 +151,14 @@ def test_a_run_that_went_on_behind_its_errors_did_not_fail(error: str, tmp_path:
     well = BANNER + steps(0, 9) + error + steps(9, 50) + "Training completed.\n"
     assert judged(tmp_path, well + WELL).verdict.outcome == "clean"
     assert judged(tmp_path, DEAD + well).verdict.outcome == "recovered"
+
+
+@pytest.mark.parametrize("came_to", [12, 25])
+def test_a_rank_that_counts_again_behind_what_it_raised_was_started_again(
+    came_to: int, tmp_path: Path
+) -> None:
+    """From the last checkpoint, and further than before; until then nothing shows that it passes it."""
+    again = "".join(f"step {n} loss: 2.{n} lr: 1e-4\n" for n in range(5, came_to))
+    error = raised(3, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB.")
+    verdict = judged(tmp_path, steps(1, 15) + error + again).verdict
+    assert (verdict.outcome == "recovered") == (came_to > 16)

@@ -239,6 +239,7 @@ def _find_resumed_runs(events: list[Event[Any]]) -> set[int]:
     world = max((e.what.ranks for e in events if isinstance(e.what, WorldSize)), default=0)
     ended_ranks: set[int] = set()
     end_index: int | None = None
+    is_raise = False
     old_steps: dict[str, TrainingStep] = {}
     for index, event in enumerate(events):
         what = event.what
@@ -248,9 +249,11 @@ def _find_resumed_runs(events: list[Event[Any]]) -> set[int]:
             ended_ranks.add(event.who.rank)
             end_index = index if end_index is not None or len(ended_ranks) >= world > 0 else None
         elif _is_launcher_end(event) or ends_allocation(what, event.text):
-            end_index = index
-        elif is_of_one_rank and _ends_program(event):
-            end_index = index
+            end_index, is_raise = index, False
+        elif end_index is None and is_of_one_rank and _ends_program(event):
+            end_index, is_raise = index, True
+        elif is_raise and isinstance(what, TrainingStep) and _goes_on(what, old_steps.get(what.series)):
+            end_index, is_raise = None, False
         elif end_index is None:
             if isinstance(what, TrainingStep) and not ended_ranks:
                 old_steps[what.series] = what
@@ -261,6 +264,11 @@ def _find_resumed_runs(events: list[Event[Any]]) -> set[int]:
         elif kind_of(what) not in QUIET:
             end_index = index
     return starts
+
+
+def _goes_on(step: TrainingStep, earlier: TrainingStep | None) -> bool:
+    """True for a counter that rises as before: what was raised ended nothing."""
+    return earlier is not None and step.part == earlier.part and step.rises > 0
 
 
 def _counts_again(step: TrainingStep, earlier: TrainingStep | None) -> bool:

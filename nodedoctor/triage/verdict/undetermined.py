@@ -101,6 +101,11 @@ def open_question(timeline: Timeline) -> str:
     size = groups.size_of(timeline)
     if size is None and len(waiting) > 1 and waiting == set(range(len(waiting))):
         return f"{who} waited{limit} in {what}; no line says whether there were others, or where"
+    ranks = {None, *(wait.rank for wait in same)}
+    elsewhere = [wait for wait in timeline.waits if wait.who.rank not in ranks and wait.work.op]
+    if elsewhere:
+        other_calls = f"{describe_identities(wait.who for wait in elsewhere)} in {elsewhere[0].work.words}"
+        return f"{who} waited{limit} in {what}, {other_calls}, and no line says why"
     missing = size - len(waiting) if size is not None else 0
     absent = "other rank" if missing == 1 else f"{missing} other ranks" if missing > 1 else "other ranks"
     return f"{who} waited{limit} in {what}; the lines of the {absent} are not in these logs"
