@@ -78,3 +78,15 @@ def test_nodes_whose_errors_name_different_versions_of_nccl(tmp_path: Path) -> N
         "version_mismatch",
         "ranks run different versions of NCCL: 2.21.5 on east, 2.26.2 on west",
     )
+
+
+@pytest.mark.parametrize("peers", [1, 9])
+def test_many_peers_that_stop_answering_share_a_switch(peers: int, tmp_path: Path) -> None:
+    text = "".join(
+        f"[rank{n}]: node-{n}:70:71 [0] transport/net_ib.cc:2244 NCCL WARN NET/IB: Got completion from peer"
+        f" 10.1.0.{n % peers}<4711> with status=12 opcode=0 len=0 vendor err 129 (Recv) hca mlx5_{n % min(peers, 8)}\n"
+        for n in range(18)
+    )
+    verdict = judged(tmp_path, steps(1, 9) + text).verdict
+    assert ("switch" in verdict.headline) == (peers > 1)
+    assert any("Exclude" in fix.text for fix in verdict.fixes) == (peers == 1)

@@ -12,6 +12,7 @@ from nodedoctor.triage.describe import describe_identities, rank_ranges
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity, Verdict
 from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.ras import RasMissing
 from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.stacks import ThreadStack
@@ -21,7 +22,7 @@ from nodedoctor.triage.timeline.model import Timeline, follows_timeout
 from nodedoctor.triage.timeline.pace import step_seconds
 from nodedoctor.triage.verdict.advice import timeouts
 from nodedoctor.triage.verdict.advice.fix_table import BY_CAUSE
-from nodedoctor.triage.verdict.advice.remedies import fixes_for_event
+from nodedoctor.triage.verdict.advice.remedies import HCA, fixes_for_event
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.triage.verdict.causes.ras import hang_folder_fix
 from nodedoctor.wording import decimal
@@ -66,9 +67,10 @@ def choose_fixes(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
         return ()
     names = timeline.settings
     fixes = list(verdict.fixes)
-    fixes = fixes or next(
-        (list(own) for event in _deciding_events(verdict) if (own := fixes_for_event(event, names))), []
-    )
+    transfers = (event for event in timeline.of_kind(Symptom) if event.what.cause == "network_ib")
+    adapters = {match[1] for event in transfers if (match := HCA.search(event.text))}
+    for event in _deciding_events(verdict):
+        fixes = fixes or list(fixes_for_event(event, names, several_adapters=len(adapters) > 1))
     if not fixes:
         fixes = list(BY_CAUSE.get(verdict.cause, ()))
         if verdict.cause in _NODE_FIRST:

@@ -35,13 +35,16 @@ _BRIDGES = {
 }
 """Addresses that every node has for itself, where its bridges keep their defaults: docs.docker.com (bridge),
 wiki.libvirt.org (default network), podman-network-create(1), lxc-net(8)."""
-_HCA = re.compile(r"\b((?:mlx5|bnxt_re|irdma|hfi1|rocep[^\W_]{0,40}|ibp[^\W_]{0,40})_\w{1,60})\b")
+HCA = re.compile(r"\b((?:mlx5|bnxt_re|irdma|hfi1|rocep[^\W_]{0,40}|ibp[^\W_]{0,40})_\w{1,60})\b")
 
 
-def fixes_for_event(event: Event[Any], frameworks: Collection[str] = ()) -> Fixes:
+def fixes_for_event(
+    event: Event[Any], frameworks: Collection[str] = (), *, several_adapters: bool = False
+) -> Fixes:
     """The fixes for this kind of event; none when its cause's general ones are right.
 
-    `frameworks` are those that the logs name. A node's fault brings the fix of its check.
+    `frameworks` are those that the logs name. A node's fault brings the fix of its check. Where
+    `several_adapters` had the error, to leave one out repairs nothing.
     """
     what = event.what
     if isinstance(what, GpuFull):
@@ -51,7 +54,8 @@ def fixes_for_event(event: Event[Any], frameworks: Collection[str] = ()) -> Fixe
     if isinstance(what, UnclassifiedError) or what is Mark.UNREAD_TROUBLE:
         return _fix_by_message(event.text)
     if isinstance(what, Symptom) and what.name in _BY_LINE:
-        return _BY_LINE[what.name](event.text)
+        fixes = _BY_LINE[what.name](event.text)
+        return tuple(fix for fix in fixes if not several_adapters or fix.text != _WITHOUT_ADAPTER)
     make_fixes = _BY_KIND.get(type(what))
     return make_fixes(what) if make_fixes is not None else ()
 
@@ -206,12 +210,15 @@ def _fix_own_side(text: str) -> Fixes:
 
 
 def _fix_adapter(text: str) -> Fixes:
-    match = _HCA.search(text)
+    match = HCA.search(text)
     first = BY_CAUSE["network_ib"][0]
     if match is None:
         return (first,)
     without = repair("export NCCL_IB_HCA={}", f"^{match[1]}")
-    return (first, Fix("Exclude the NIC until it is repaired.", (without,), "config"))
+    return (first, Fix(_WITHOUT_ADAPTER, (without,), "config"))
+
+
+_WITHOUT_ADAPTER = "Exclude the NIC until it is repaired."
 
 
 def _make_fix(text: str) -> Fixes:

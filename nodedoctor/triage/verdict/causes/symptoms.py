@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nodedoctor.grouping import group_by
@@ -95,7 +96,7 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
         )
         blamed = nodes_of(culprits) if what.of_node else culprits
         who = f"{describe_briefly(blamed)}: " if culprits else ""
-        headline = f"{who}{_symptom_message(timeline, first)}"
+        headline = f"{who}{_symptom_message(timeline, first, events)}"
         yield Candidate(cause, ground, sure, headline, tuple(events[:4]), culprits)
 
 
@@ -103,13 +104,20 @@ def _symptom_ground(what: Symptom) -> Ground:
     return what.ground or (_GROUND[what.cause] if what.decisive else "hint")
 
 
-def _symptom_message(timeline: Timeline, event: Event[Symptom]) -> str:
+def _symptom_message(timeline: Timeline, event: Event[Symptom], alike: Sequence[Event[Symptom]]) -> str:
     what = event.what
+    peers = {match[1] for other in alike if (match := _PEER.match(other.what.sentence))}
+    if len(peers) >= FEW_PEERS:
+        what_stopped = _PEER.sub(f"{len(peers)} peers", what.sentence).partition(": ")[0]
+        return f"{what_stopped}: rather a switch or a fabric that they share than one of them"
     if what.name == "no-interface" and (name := _interface_in(timeline, event.place.source)):
         return f"{_INTERFACE}={name} matches no network interface"
     return f"{what.sentence} ({what.words})" if what.words else what.sentence
 
 
+_PEER = re.compile(r"peer (\S+)(?= )")
+FEW_PEERS = 4
+"""Peers that were lost, of which hardly one is at fault: NCCL gives one address of each node. Ours."""
 _INTERFACE = "NCCL_SOCKET_IFNAME"
 
 
