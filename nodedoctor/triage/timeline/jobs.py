@@ -31,6 +31,8 @@ GAP = 60.0
 DAY = 86400.0
 """The same for logs in which hardly a line has a time: one that is pasted is of the same day. Ours."""
 _NUMBER = re.compile(r"(?:slurm|job|jobid|sge|pbs|lsf)[-_.]?(\d{3,12})(?!\d)", re.IGNORECASE)
+_PART = re.compile(r"!(?:rank\d+|part-[a-z]{2})$")
+"""A part of a file that says itself what its ranks did, one behind the other (read/joined.py): of one job."""
 _Pids = dict[tuple[str, str, int], set[int]]
 """Process ids by folder, host and rank: those of attempts are in folders of their own."""
 OF_A_JOB = (TrainingStep, Mark.JOB_FINISHED, WorldSize, Communicator, ExceptionRaised, TimedOut, ProcessExit)
@@ -89,6 +91,10 @@ class LoggedJob:
 
     def accepts(self, source: str, stats: SourceStats, speakers: _Speakers, pids: _Pids) -> bool:
         """Whether a log can be of this job; its folder's other logs say when that job was, else all."""
+        if (part := _PART.search(source)) and any(
+            s.startswith(source[: part.start() + 1]) for s in self.sources
+        ):
+            return True
         own_number, number = _job_number(self.sources[0]), _job_number(source)
         if own_number and number and own_number != number:
             return False
