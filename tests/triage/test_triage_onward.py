@@ -76,3 +76,14 @@ def test_what_an_error_did_not_end_may_end_in_other_words(error: str, tmp_path: 
 @pytest.mark.parametrize("others", ["world size: 4\n", "[rank3]: the loader is up\n", elastic([(0, 1)], 0)])
 def test_very_much_of_others_is_no_sign_of_life(others: str, tmp_path: Path) -> None:
     assert judged(tmp_path, BARE + others + WORKS).verdict.cause == "user_code_exception"
+
+
+@pytest.mark.parametrize(("count", "outcome"), [(4, "failure"), (30, "clean")])
+def test_a_job_that_counts_behind_an_error_of_nobody_went_on(
+    count: int, outcome: str, tmp_path: Path
+) -> None:
+    """Its counter goes on from a checkpoint, and was not there before the error; each line has its time."""
+    counted = "".join(
+        f"2026-11-21 10:{n:02d}:00,431 - INFO - step: {1200 + n} loss: 2.{n:03d}\n" for n in range(count)
+    )
+    assert judged(tmp_path, BARE + counted).verdict.outcome == outcome

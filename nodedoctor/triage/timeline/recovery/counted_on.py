@@ -24,6 +24,9 @@ from nodedoctor.triage.timeline.runs import SURVIVED
 FAR = 40
 """Steps of a counter that was not there before an error, from which the error was none: what counts may be
 another program, which began after the first one had died. Ours."""
+DATED = 10
+"""Steps with times, of a counter that was not there before an error of nobody's: loggers print at once, and
+who raised it counts no more. What is printed without one may have waited in a buffer until the end. Ours."""
 PAST_DEATH = 20
 """Steps behind the end of a process that no rank's end leaves to the others, who meet it in each. Ours."""
 WORDS = 4
@@ -152,7 +155,7 @@ def _from_the_end(events: list[Event[Any]]) -> Iterator[tuple[Event[Any], _Later
     counters = _LaterCounters(events)
     for event in reversed(events):
         if isinstance(event.what, TrainingStep):
-            counters.add(event.what, event.who.rank)
+            counters.add(event)
         yield event, counters
 
 
@@ -180,16 +183,19 @@ class _LaterCounters:
         self._before = Counter((step.series, step.part) for step in steps)
         self._steps: dict[tuple[str, int], _LaterSteps] = {}
         self._of_requests: dict[tuple[str, int], _LaterSteps] = {}
-        self._of_ranks: Counter[int] = Counter()
+        self._of_ranks: Counter[int | None] = Counter()
+        self._dated: float = 0
         self._going_on: set[tuple[str, int]] = set()
         self._rises: float = 0
         self._epochs: float = 0
 
-    def add(self, step: TrainingStep, rank: int | None) -> None:
-        """One step further back; `rank` is whose."""
+    def add(self, event: Event[TrainingStep]) -> None:
+        """One step further back."""
+        step, rank = event.what, event.who.rank
         key = step.series, step.part
-        if rank is not None and step.length is None and not step.answers:
+        if step.length is None and not step.answers:
             self._of_ranks[rank] += step.rises
+            self._dated = max(self._dated, step.rises if event.time is not None else 0)
         self._before[key] -= 1
         counter = self._steps.setdefault(key, _LaterSteps(step))
         counter.add(step)
@@ -211,7 +217,8 @@ class _LaterCounters:
         needed = SURVIVED if isolated or mild else FAR
         if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
             return True
-        if event.who.rank is not None and self._of_ranks[event.who.rank] >= FAR:
+        is_of_nobody = event.who.rank is None and event.who.pid is None
+        if self._dated >= DATED if is_of_nobody else self._of_ranks[event.who.rank] >= FAR:
             return True
         if caught and any(steps.rises >= SURVIVED or steps.last.is_full for steps in self._steps.values()):
             return True
