@@ -43,11 +43,13 @@ def _are_one(names: Iterable[str]) -> bool:
     return len(set(map(short_host, names))) == 1
 
 
-def _located(events: Iterable[Event[Any]]) -> Iterator[tuple[int, str]]:
+def _located(events: Sequence[Event[Any]]) -> Iterator[tuple[int, str]]:
     """Ranks with the host that their line names; PEER_HOST names that of another one."""
+    worlds = {event.who.world for event in events if event.who.rank is not None}
+    world = worlds.pop() if len(worlds) == 1 else DEFAULT_WORLD
     for event in events:
         who = event.who
-        names_own = event.what is not Mark.PEER_HOST and who.world == DEFAULT_WORLD
+        names_own = event.what is not Mark.PEER_HOST and who.world == world
         if who.rank is not None and who.host and names_own and who.host not in _LOOPBACK:
             yield who.rank, who.host
 

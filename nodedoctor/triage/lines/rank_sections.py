@@ -8,8 +8,13 @@ from dataclasses import replace
 from nodedoctor.triage.model import LARGEST_WORLD, NOBODY, Identity, Line
 from nodedoctor.whole_numbers import whole_number
 
-_EDGE = re.compile(r"^-{4,}(?P<edge>Begin|End) global rank (?P<rank>\d{1,6}) STD(?:OUT|ERR)-{4,}$")
-"""How Composer frames it (composer/cli/launcher.py)."""
+_BEGIN = re.compile(
+    r"^-{4,}Begin global rank (?P<rank>\d{1,6}) STD(?:OUT|ERR)-{4,}$"
+    r"|^\[Rank (?P<rank2>\d{1,6})(?: Error Snippet)?\]:$"
+)
+"""How Composer (composer/cli/launcher.py) and Ray Train (train/v2/api/exceptions.py) begin one."""
+_END = re.compile(r"^-{4,}End global rank |^\[Rank \d|^ray\.train\.")
+"""How they end it."""
 
 
 class RankSections:
@@ -17,13 +22,16 @@ class RankSections:
 
     def __init__(self) -> None:
         self._printer = NOBODY
+        self._has_end = False
 
     def place(self, line: Line) -> Line:
         """The line, with the rank of the section around it; a line's own rank counts more."""
-        edge = _EDGE.match(line.text) if line.text.startswith("----") else None
-        if edge is not None:
-            rank = whole_number(edge["rank"], LARGEST_WORLD - 1)
-            self._printer = Identity(rank=rank) if edge["edge"] == "Begin" else NOBODY
+        is_edge = line.text.startswith(("----", "[Rank ", "ray.train."))
+        if is_edge and (begin := _BEGIN.match(line.text)) is not None:
+            self._has_end = begin["rank"] is not None
+            self._printer = Identity(rank=whole_number(begin["rank"] or begin["rank2"], LARGEST_WORLD - 1))
+        elif (is_edge and _END.match(line.text)) or (line.time is not None and not self._has_end):
+            self._printer = NOBODY
         elif self._printer != NOBODY:
             return replace(line, who=line.who.fill_from(self._printer))
         return line

@@ -113,9 +113,9 @@ ProcessExit
 ProcessExit
     error: (?P<host>[\w.-]+): tasks (?P<tasks>\d+[-,][\d,-]*): (?:(?P<signal>Killed|Segmentation fault
     |Bus error|Aborted)|Exited with exit code (?P<code>\d+))
-# DeepSpeed's launcher
+# DeepSpeed's launcher; the command in front is always that of the process that it started last
 ProcessExit
-    (?:'--local[_-]rank=(?P<local>\d{1,4})'.{0,2000}?)?\bexits with return code = (?P<code>-?0*[1-9]\d*)
+    exits with return code = (?P<code>-?0*[1-9]\d*)
 # containers; pip tells so of a command that it tried, behind a line of its box
 ProcessExit
     (?:Exit [Cc]ode:\s+|"?exitCode"?: |(?<!│ )exit code:? )(?P<code>13[479]|143|-(?:4|6|7|8|9|11))\b
