@@ -68,3 +68,16 @@ def test_a_section_is_what_its_rank_printed(guilty: int, behind: bool, tmp_path:
     crashed = f"ERROR:composer.cli.launcher:Rank {guilty} crashed with exit code 1.\n"
     examined = judged(tmp_path, steps(1, 20) + crashed + sections)
     assert (examined.verdict.cause, culprits(examined)) == ("user_code_exception", [guilty])
+
+
+@pytest.mark.parametrize("heading", ["[Rank {}]:", "[Rank {} Error Snippet]:"])
+@pytest.mark.parametrize("rank", [2, 17])
+def test_the_section_of_a_rank_in_ray_trains_error_is_its(heading: str, rank: int, tmp_path: Path) -> None:
+    text = (
+        "2026-11-15 11:00:02,112 ERROR controller.py:412 -- [FailurePolicy] RAISE\n"
+        f"Error: Training failed due to worker errors:\n{heading.format(rank)}\n"
+        '  File "/app/collate.py", line 19, in collate\n    y = LABELS[x]\nKeyError: 9\n'
+        "ray.train.v2.api.exceptions.WorkerGroupError: Training failed due to worker errors:\n"
+    )
+    verdict = judged(tmp_path, steps(1, 9) + text).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("user_code_exception", [rank])
