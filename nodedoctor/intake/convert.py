@@ -183,8 +183,24 @@ def link_states(pieces: Sequence[Piece]) -> str:
     for piece in pieces:
         match = list(_GPU_LINKS.finditer(piece.text))
         blocks += [_link_lines(gpu[1], gpu[2].split()) for gpu in match]
-        blocks += [] if match else [piece.text]
+        blocks += [] if match else [_with_heading(piece.text)]
     return "".join(blocks)
+
+
+_HEADING = re.compile(r"^[ \t]{0,20}GPU (\d{1,3}): ", re.M)
+
+
+def _with_heading(text: str) -> str:
+    """The links of `nvidia-smi nvlink`; rows above the first heading are of the GPU before that."""
+    first = _HEADING.search(text)
+    number = int(first[1]) if first else 0
+    is_cut = first is not None and number > 0 and "Link " in text[: first.start()]
+    return f"GPU {number - 1}: NVIDIA GPU\n{text}" if is_cut else text
+
+
+def link_errors(pieces: Sequence[Piece]) -> str:
+    """`nvidia-smi nvlink -e`, the rows above its first heading included."""
+    return "".join(_with_heading(piece.text) for piece in pieces)
 
 
 def _link_lines(gpu: str, states: Sequence[str]) -> str:
@@ -394,6 +410,7 @@ CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
     "ibv-devinfo": adapters,
     "net": interfaces,
     "nvidia-smi-nvlink": link_states,
+    "nvidia-smi-nvlink-errors": link_errors,
     "ethtool": statistics,
     "services": units,
     "disk": file_systems,

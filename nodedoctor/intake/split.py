@@ -465,5 +465,6 @@ _HOLDS = {
     "pip-list": ("collect-env", "pip-list"),
     "nvidia-smi-topo": _MATRICES,
     "priority-counters": ("ethtool",),
+    "kubernetes-node": ("kubernetes-node",),
 }
 """Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

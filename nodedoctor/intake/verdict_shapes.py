@@ -134,6 +134,16 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         tool="kubectl describe node NODE",
         body=_DESCRIBED,
     ),
+    by_lines(
+        ("Pressure ", "Ready ", "Unavailable ", "Problem ", "Deadlock ", "Filesystem ", "Unhealthy "),
+        FRONT + r"[ \t]{0,12}[A-Z]\w{2,60}[ \t]{1,60}(?:True|False|Unknown)[ \t]{1,40}"
+        r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} [\d:]{8} [+-]\d{4}[ \t][^\n]{1,800}$",
+        "conditions of kubectl describe node",
+        "kubernetes-node",
+        KUBECTL,
+        tool="kubectl describe node NODE",
+        body=r"(?:Capacity|Allocatable):$|\s+\S",
+    ),
     by_head(
         ("Name: ", "Name:\t"),
         r"Name:[ \t]{1,40}[\w.-]{1,253}[ \t]{0,20}\n[^\n]{0,80}?Namespace:[ \t]{1,40}\S",

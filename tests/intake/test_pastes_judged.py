@@ -144,7 +144,40 @@ def test_the_same_paste_of_a_healthy_node_gets_no_alarm(tmp_path: Path, probe: s
     assert alarms(replay(tmp_path, {probe: text})) == []
 
 
+NVLINK = "GPU {0}: NVIDIA A100-SXM4-40GB (UUID: GPU-240306c2-24b6-d5b9-c1d2-bf5b8d72{0:04})\n"
+
+
+@pytest.mark.parametrize("sick", [0, 1, 2])
+@pytest.mark.parametrize("cut", [1, 2, 7])
+def test_links_above_the_first_heading_are_of_the_gpu_before_it(tmp_path: Path, sick: int, cut: int):
+    """The beginning of `nvidia-smi nvlink -e` was left out: the rest of its first GPU is judged all the same."""
+    blocks = [
+        NVLINK.format(gpu)
+        + "".join(
+            f"\t Link {link}: Replay Errors: {18000 * (gpu == sick and link == 5)}\n"
+            f"\t Link {link}: CRC Errors: 0\n"
+            for link in range(6)
+        )
+        for gpu in range(3)
+    ]
+    text = "".join(blocks[1].splitlines(keepends=True)[cut:]) + blocks[2]
+    pieces = [NodeOutput(piece, "paste") for piece in split(text).pieces]
+    (observation,) = snapshot_of(pieces, "").observations.values()
+    found = alarms(replay(tmp_path, {observation.probe: observation.text}))
+    expected = f"WARN nvlink.errors@gpu:{sick}: many errors since driver load: Link 5: replay 18000"
+    assert found == ([expected] if sick else [])
+
+
 UP, DOWN = "PORT_ACTIVE (4)", "PORT_DOWN (1)"
+
+
+@pytest.mark.parametrize("ports", [1, 2, 3, 4, 8])
+def test_disabled_ports_alone_are_no_alarm_where_no_set_of_rails_is_shown(tmp_path: Path, ports: int):
+    """Somebody switched them off, and what the rest of the node has was not pasted."""
+    text = devinfo(*[DOWN] * ports)
+    off = text.replace("POLLING (2)", "DISABLED (3)")
+    assert bool(alarms(replay(tmp_path, {"ibv-devinfo": off}))) is (ports >= 4)
+    assert alarms(replay(tmp_path, {"ibv-devinfo": text}))
 
 
 def devinfo(*ports: str, part: int = 4129, lane: str = "100.0 Gbps (128)", first: int = 0) -> str:

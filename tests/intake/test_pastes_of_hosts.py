@@ -532,3 +532,15 @@ def test_a_row_of_df_is_no_prompt_and_its_share_is_that_of_df(tmp_path: Path, so
     parts = split(text)
     assert len(parts.pieces) == 1 and not parts.rest
     assert json.loads(file_systems(parts.pieces))["statvfs"]["/work"]["used_percent"] == 66
+
+
+@pytest.mark.parametrize("status", ["True", "False"])
+@pytest.mark.parametrize("cut", range(3, 9))
+def test_conditions_are_read_below_whatever_heading_was_cut_off(tmp_path: Path, status: str, cut: int):
+    """Rows of `kubectl describe node` are known by their own form: their heading may not have been pasted."""
+    row = f"  DiskPressure     {status}   Mon, 05 Jan 2026 10:00:00 +0000   KubeletDisk   its disk\n"
+    lines = KUBERNETES.replace("  EtcdIsVoter", row + "  EtcdIsVoter").splitlines(keepends=True)
+    found = judged(tmp_path, "".join(lines[cut:]), deep=True)
+    assert ["DiskPressure is True" in alarm for alarm in found] == ([True] if status == "True" else [])
+    alone = judged(tmp_path, "".join(lines[max(cut, 8) : 11]), deep=True)
+    assert ["DiskPressure is True" in alarm for alarm in alone] == [True] * (status == "True")

@@ -25,6 +25,12 @@ _CONDITION = regex(
     r"^[ \t]{1,8}(?P<type>[A-Z]\w{2,60})[ \t]{1,60}(?P<status>True|False|Unknown)[ \t][^\n]{0,800}$",
     re.MULTILINE,
 )
+_DATED = regex(
+    r"^[ \t]{0,8}(?P<type>[A-Z]\w{2,60})[ \t]{1,60}(?P<status>True|False|Unknown)[ \t]{1,40}"
+    r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}[ \t][^\n]{0,800}$",
+    re.MULTILINE,
+)
+"""The row of a condition by its own form: where the heading above it was left out."""
 _GPUS = regex(
     r"^[ \t]{1,8}(?P<name>nvidia\.com/(?:gpu|mig-[\w.-]{1,40}))[:=]?[ \t]{1,60}"
     r"(?P<count>\d{1,5})[ \t]{0,20}$",
@@ -49,7 +55,7 @@ _SECTIONS = ("Conditions:", "Capacity:", "Allocatable:", "Events:")
 def node(output: str) -> Iterator[Verdict]:
     """Conditions that are not as on a healthy node, GPUs that pods do not get, and what is well."""
     parts = _split_sections(output)
-    conditions = [*_CONDITION.finditer(parts.get("Conditions:", ""))]
+    conditions = [*_CONDITION.finditer(parts.get("Conditions:", ""))] or [*_DATED.finditer(output)]
     for row in conditions:
         wanted, status = bool(_WANTED.search(row["type"])), row["status"]
         if (wanted and status != "True") or (
