@@ -210,7 +210,7 @@ SHAPES: tuple[Shape, ...] = (
         "(UUID: GPU-",
         rf"{_GPU_LINE}[ \t]{{0,20}}(?:\n|$)(?!\s{{1,20}}Link|NVML|Device does not)",
         "nvidia-smi -L",
-        "",
+        "nvidia-smi-list",
         NVIDIA_SMI,
         body=r"GPU \d+: |\s+MIG ",
     ),
@@ -282,6 +282,14 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s+\S|(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] |[A-Z][\w ]{1,30}[:<]"
         r"|[0-9a-f]{2,3}:(?: [0-9a-f]{2}){1,16}$",
         joins=True,
+    ),
+    by_lines(
+        ("ACSCtl:",),
+        FRONT + r"[ \t]{0,20}ACSCtl:[ \t]{1,20}SrcValid[+-] [^\n]{0,120}$",
+        "ACS registers of lspci",
+        "lspci",
+        "pciutils 3.5 to 3.14, ls-ecaps.c",
+        tool="sudo lspci -vv",
     ),
     by_lines(
         (),

@@ -203,6 +203,12 @@ def link_errors(pieces: Sequence[Piece]) -> str:
     return "".join(_with_heading(piece.text) for piece in pieces)
 
 
+def gpu_list(pieces: Sequence[Piece]) -> str:
+    """The longest `nvidia-smi -L`; where a text ends with it, it may go on, and that is marked."""
+    piece = max(pieces, key=lambda piece: piece.text.count("\n"))
+    return f"{piece.text}{'...' if piece.is_last or piece.is_cut else ''}\n"
+
+
 def _link_lines(gpu: str, states: Sequence[str]) -> str:
     present = [(link, state) for link, state in enumerate(states) if state != "_"]
     lines = "".join(
@@ -409,6 +415,7 @@ CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
     "driver-files": loaded_modules,
     "ibv-devinfo": adapters,
     "net": interfaces,
+    "nvidia-smi-list": gpu_list,
     "nvidia-smi-nvlink": link_states,
     "nvidia-smi-nvlink-errors": link_errors,
     "ethtool": statistics,

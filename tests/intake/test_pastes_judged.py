@@ -150,7 +150,7 @@ NVLINK = "GPU {0}: NVIDIA A100-SXM4-40GB (UUID: GPU-240306c2-24b6-d5b9-c1d2-bf5b
 @pytest.mark.parametrize("sick", [0, 1, 2])
 @pytest.mark.parametrize("cut", [1, 2, 7])
 def test_links_above_the_first_heading_are_of_the_gpu_before_it(tmp_path: Path, sick: int, cut: int):
-    """The beginning of `nvidia-smi nvlink -e` was left out: the rest of its first GPU is judged all the same."""
+    """The beginning of `nvidia-smi nvlink -e` was left out: the rest of its first GPU is judged, too."""
     blocks = [
         NVLINK.format(gpu)
         + "".join(

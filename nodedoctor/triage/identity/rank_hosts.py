@@ -14,7 +14,6 @@ from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.machine import TasksPlaced
 
-
 _LOOPBACK = ("localhost", "127.0.0.1")
 """What every host calls itself."""
 
