@@ -19,6 +19,10 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "kubernetes-node": (look("nvidia-smi -L"), look("sudo dmesg | grep -iE 'xid|nvrm'"), look("nodedoctor")),
     "kubernetes-nodes": (look("kubectl describe node"), look("nodedoctor")),
     "kubernetes-pod": (look("kubectl describe pod"), look("nodedoctor")),
+    "kubernetes-pods": (
+        look("kubectl logs --previous --all-containers -n NAMESPACE POD"),
+        look("kubectl describe pod -n NAMESPACE POD"),
+    ),
     "sinfo": (look("sinfo -R -o '%E %u %H %N'"), look("nodedoctor")),
     "gpud-scan": (look("gpud scan"), look("nodedoctor")),
     "ibdiagnet": (look("nodedoctor ib"),),
@@ -140,6 +144,18 @@ _ADVICE = (
         "Reseat or replace the DIMMs that dmidecode does not list, and see the BIOS's memory errors.",
     ),
     (
+        "kubernetes-pods",
+        r"Image|Pull",
+        "Correct the image's name, tag or pull secret, or the way to the registry: see the pod's events.",
+    ),
+    (
+        "kubernetes-pods",
+        r"CrashLoop|Error",
+        "Read the last log of that pod's containers: it says why it ends. Of the driver: a kernel without "
+        "headers, a driver on the host, a module in use, Secure Boot.",
+    ),
+    ("kubernetes-pods", "", "See the pod's events and its init container: it says what it waits for."),
+    (
         "kubernetes-node",
         r"nvidia\.com/gpu",
         "Find the GPU that the device plugin counts as unhealthy: by its log, nvidia-smi -L and the kernel's "
@@ -154,6 +170,11 @@ _MATTERS = (
     ("kubernetes-node", r"nvidia\.com/gpu", "A pod that needs all GPUs of a node never starts on this one."),
     ("kubernetes-node", r"^Ready ", "Kubernetes starts no pod on a node that is not ready, and evicts pods."),
     ("kubernetes-nodes", "", "Kubernetes starts no pod on a node that is not ready, and evicts pods."),
+    (
+        "kubernetes-pods",
+        "driver|toolkit|device-plugin",
+        "Without it no pod on that node gets a GPU; the components behind it wait.",
+    ),
     (
         "fabric-manager-log",
         "",

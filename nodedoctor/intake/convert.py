@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nodedoctor.facts.driver.driver import RIVALS
-from nodedoctor.intake.answers import governors, group_files, own_group, unit_states
+from nodedoctor.intake.answers import (
+    HOST_ADDRESSES,
+    HOST_NAME,
+    governors,
+    group_files,
+    own_group,
+    unit_states,
+)
 from nodedoctor.intake.split import Piece
 
 _LINK = re.compile(
@@ -68,10 +75,30 @@ def interfaces(pieces: Sequence[Piece]) -> str:
         for row in _BRIEF.finditer(piece.text):
             links.setdefault(row["name"], {}).update(_brief_row(row))
     states = [word in _IN_STEP for piece in pieces for word in _CLOCK.findall(piece.text)]
+    name = _own_name(pieces)
     clock: dict[str, Any] = {"unsynchronised": not any(states)} if states else {}
     if offsets := [float(number) for piece in pieces for number in _OFFSET.findall(piece.text)]:
         clock["offset_seconds"] = max(offsets)
-    return json.dumps({"interfaces": links, **({"clock": clock} if clock else {})})
+    if not (links or clock or name):
+        return ""
+    return json.dumps({"interfaces": links, **({"clock": clock} if clock else {}), **name})
+
+
+def _own_name(pieces: Sequence[Piece]) -> dict[str, Any]:
+    """The name of the node and what /etc/hosts and `getent` give it; nothing where they do not name it."""
+    answers = [piece.text.split()[0] for piece in pieces if piece.shape is HOST_NAME.shape]
+    names = answers or [piece.host for piece in pieces if piece.host]
+    if not names:
+        return {}
+    rows = [
+        line.partition("#")[0].split()
+        for piece in pieces
+        if piece.shape.what == "/etc/hosts" or piece.shape is HOST_ADDRESSES.shape
+        for line in piece.text.splitlines()
+    ]
+    own = {names[0], names[0].partition(".")[0]}
+    addresses = [row[0] for row in rows if own.intersection(row[1:])]
+    return {"hostname": names[0], "hosts": [*dict.fromkeys(addresses)]} if addresses else {}
 
 
 def _interface_row(head: re.Match[str], block: str) -> dict[str, Any]:

@@ -77,6 +77,16 @@ HOST_SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     by_head(
+        ("localhost",),
+        r"(?:127\.0\.0\.1|::1)[ \t]{1,20}(?:[\w.-]{1,80}[ \t]{1,20}){0,3}localhost\b",
+        "/etc/hosts",
+        "net",
+        "hosts(5)",
+        tool="cat /etc/hosts",
+        body=r"#|(?:\d{1,3}\.){3}\d{1,3}[ \t]{1,40}[\w.-]|[\da-f:]{2,39}[ \t]{1,40}[a-z][\w.-]",
+        joins=True,
+    ),
+    by_head(
         ("Reference ID ", "Leap status "),
         r"(?:Reference ID {1,12}: [\dA-F]|Leap status {1,12}: [A-Z])",
         "chronyc tracking",

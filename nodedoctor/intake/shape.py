@@ -48,6 +48,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "kernel": ("kernel-log",),
     "cluster": (
         *("slurm-node", "sinfo", "sinfo-reasons", "kubernetes-node", "kubernetes-nodes", "kubernetes-pod"),
+        "kubernetes-pods",
         *("nvcre-report", "ray-status", "device-plugin"),
     ),
     "services": ("services", "fabric-manager-log", "imex-domain"),

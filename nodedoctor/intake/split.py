@@ -461,6 +461,7 @@ _OF_CLUSTERS = (
     "kubernetes-nodes",
     "kubernetes-node",
     "kubernetes-pod",
+    "kubernetes-pods",
     "ray-status",
 )
 """Outputs about other nodes than the one at whose prompt they were asked for."""
@@ -473,6 +474,7 @@ _HOLDS = {
     "nvidia-smi-topo": _MATRICES,
     "priority-counters": ("ethtool",),
     "kubernetes-node": ("kubernetes-node",),
+    "kubernetes-pods": ("kubernetes-pods",),
     "lspci": ("lspci",),
 }
 """Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.facts.verdicts import nccl_lines
+from nodedoctor.facts.verdicts.kubernetes_pods import COMPONENT, STATE
 from nodedoctor.facts.verdicts.nccl_lines import NO_GPUDIRECT_LINE
 from nodedoctor.intake.shape import FRONT, Shape, by_head, by_lines
 
@@ -14,6 +15,7 @@ _OPEN = r"(?:\{\s{0,20})?"
 DCGM = "NVIDIA/DCGM 2.4 to 4.5"
 RDMA_CORE = "linux-rdma/rdma-core 17 to 60"
 KUBECTL = "kubernetes/kubectl 1.10 to 1.35, pkg/describe/describe.go"
+POD_ROWS = "kubernetes/kubernetes 1.10 to 1.35, pkg/printers/internalversion/printers.go (printPod)"
 IMEX = "NVIDIA's IMEX guide, R550 to R590"
 _DESCRIBED = r"\s+\S|[A-Z][\w -]{1,30}:"
 """Lines of `kubectl describe`: headings and keys at one margin, their values further in."""
@@ -153,6 +155,26 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         tool="kubectl describe pod POD",
         body=_DESCRIBED,
         first=True,
+    ),
+    by_head(
+        ("RESTARTS",),
+        r"(?:NAMESPACE[ \t]{1,60})?NAME[ \t]{1,300}READY[ \t]{1,60}STATUS[ \t]{1,60}RESTARTS[^\n]{0,200}\n"
+        rf"(?:[^\n]{{0,500}}\n){{0,3}}?[^\n]{{0,160}}?\b{COMPONENT}[ \t]{{1,200}}{STATE}",
+        "kubectl get pods",
+        "kubernetes-pods",
+        POD_ROWS,
+        tool="kubectl get pods -n gpu-operator -o wide",
+        body=rf"(?:[a-z][\w-]{{0,62}}[ \t]{{1,60}})?[a-z\d][\w.-]{{2,252}}[ \t]{{1,200}}{STATE}",
+        first=True,
+    ),
+    by_lines(
+        ("nvidia-", "gpu-", "dcgm-", "mofed-", "network-operator"),
+        rf"{FRONT}[ \t]{{0,8}}(?:[a-z][\w-]{{0,62}}[ \t]{{1,60}})?{COMPONENT}[ \t]{{1,200}}{STATE}"
+        r"(?:[ \t][^\n]{0,300})?$",
+        "rows of kubectl get pods",
+        "kubernetes-pods",
+        POD_ROWS,
+        tool="kubectl get pods -n gpu-operator -o wide",
     ),
     by_head(
         ("STATUS",),

@@ -432,6 +432,8 @@ PASTES: dict[str, str] = {
     "sinfo-reasons": SINFO,
     "ray-status": RAY_STATUS,
     "kubernetes-pod": POD,
+    "kubernetes-pods": "NAME                          READY   STATUS    RESTARTS   AGE\n"
+    "nvidia-driver-daemonset-7xkfp 1/1     Running   0          12d\n",
     "kubernetes-nodes": NODES,
     "sinfo": STATES,
     "disk": DF,
