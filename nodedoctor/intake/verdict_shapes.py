@@ -370,7 +370,7 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
     ),
     by_lines(
         ("modprobe: ",),
-        FRONT + r"modprobe: (?:ERROR|FATAL): (?:could not insert 'nvidia[\w-]{0,30}': (?:Key |Required key )"
+        FRONT + r"modprobe: (?:ERROR|FATAL): (?:could not insert 'nvidia[\w-]{0,30}': [A-Z]"
         r"|Module nvidia[\w/-]{0,30} not found in directory )[^\n]*$",
         "why modprobe loads no module",
         "host-messages",

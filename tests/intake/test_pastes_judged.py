@@ -144,6 +144,27 @@ def test_the_same_paste_of_a_healthy_node_gets_no_alarm(tmp_path: Path, probe: s
     assert alarms(replay(tmp_path, {probe: text})) == []
 
 
+@pytest.mark.parametrize(
+    ("model", "rack"), [("NVIDIA GB200", True), ("NVIDIA GB300", True), ("NVIDIA H200", False)]
+)
+def test_the_fabric_manager_of_a_rack_is_not_started_on_its_trays(tmp_path: Path, model: str, rack: bool):
+    bus = "00000008:01:00.0"
+    about = {
+        "Product Name": model,
+        "PCI": {"Bus Id": bus},
+        "Fabric": {"State": "In Progress", "Status": "N/A"},
+    }
+    report = replay(tmp_path, {"nvidia-smi-q": smi_texts.q([smi_texts.q_gpu(bus, about)])})
+    (fix,) = [
+        finding.fix
+        for result in report.results
+        for finding in result.findings
+        if result.check == "fabric.state" and finding.fix
+    ]
+    assert any("nvidia-fabricmanager" in command for command in fix.commands) is not rack
+    assert any("nvidia-imex" in command for command in fix.commands) is rack
+
+
 NVLINK = "GPU {0}: NVIDIA A100-SXM4-40GB (UUID: GPU-240306c2-24b6-d5b9-c1d2-bf5b8d72{0:04})\n"
 
 

@@ -49,6 +49,12 @@ _EVENT = regex(
     r"[ \t][^\n]{0,800}$",
     re.MULTILINE,
 )
+_SPACE_EVENT = regex(
+    r"^[ \t]{1,8}Warning[ \t]{1,20}(?P<reason>EvictionThresholdMet|FreeDiskSpaceFailed|ImageGCFailed)"
+    r"[ \t][^\n]{0,800}$",
+    re.MULTILINE,
+)
+"""What the kubelet lacks room for, and what it tried."""
 _SECTIONS = ("Conditions:", "Capacity:", "Allocatable:", "Events:")
 
 
@@ -68,6 +74,8 @@ def node(output: str) -> Iterator[Verdict]:
     yield from _gpu_verdicts(parts)
     for event in _EVENT.finditer(parts.get("Events:", "")):
         yield _of_node("warn", " ".join(event[0].split()), f"event:{event['reason']}", event[0])
+    for event in _SPACE_EVENT.finditer(parts.get("Events:", "")):
+        yield _of_node("note", " ".join(event[0].split()), f"event:{event['reason']}", event[0])
     ready = next((row for row in conditions if row["type"] == "Ready" and row["status"] == "True"), None)
     if ready:
         count = count_with_noun(len(conditions), "condition")
