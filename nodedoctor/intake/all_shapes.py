@@ -461,6 +461,18 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s*[|+]|Successfully ran diagnostic",
     ),
     by_head(
+        ("| Pass", "| Fail", "| Warn", "| Skip"),
+        r"\|[ \t]{1,4}(?:NVML Library|CUDA Main Library|Permissions and OS Blocks|Persistence Mode"
+        r"|Environment Variables|Page Retirement|Graphics Processes|Inforom|Denylist|PCIe|GPU Memory|Memory"
+        r"|Diagnostic|Targeted (?:Stress|Power)|Memory Bandwidth|Pulse Test|NVBandwidth|software)"
+        r"[\w /]{0,24}\|[ \t]{1,4}(?:Pass|Fail|Warn|Skip)\b",
+        "rows of dcgmi diag",
+        "dcgmi-diag",
+        "NVIDIA/DCGM 2.4 to 4.5, dcgmi/Diag.cpp",
+        tool="dcgmi diag -r 2",
+        body=r"\s*[|+]|Successfully ran diagnostic",
+    ),
+    by_head(
         ("nvbandwidth", "memcpy"),
         r"(?:nvbandwidth Version: v|Running \w{1,60}_(?:memcpy_\w{1,40}|latency_\w{1,40})\."
         r"[ \t]{0,20}(?:\n|$)|memcpy (?:CE|SM) (?:CPU|GPU)\(row\))",

@@ -262,12 +262,13 @@ _COUNTER_FILE = re.compile(
 )
 
 
+_CLASS = "/sys/class/infiniband/"
 _QUERIED_DEVICE = re.compile(r"(?:-C|--Ca)[ =]?([\w.-]{1,40})")
 
 
 def port_counters(pieces: Sequence[Piece]) -> str:
     """`perfquery` with the device that its command names, and files of sysfs in the same layout."""
-    text = "".join(_named_counters(piece) for piece in pieces if not piece.shape.each_line)
+    text = "".join(_named_counters(piece) for piece in pieces if _CLASS not in piece.text)
     ports: dict[str, str] = {}
     for piece in pieces:
         for device, port, name, value in _COUNTER_FILE.findall(piece.text):
@@ -279,6 +280,8 @@ def port_counters(pieces: Sequence[Piece]) -> str:
 
 def _named_counters(piece: Piece) -> str:
     device = _QUERIED_DEVICE.search(piece.command)
+    if piece.shape.each_line:
+        return f"# Port counters: {device[1] if device else 'the port'}\n{piece.text}"
     return piece.text.replace("counters: Lid", f"counters: {device[1]} Lid") if device else piece.text
 
 

@@ -476,5 +476,6 @@ _HOLDS = {
     "kubernetes-node": ("kubernetes-node",),
     "kubernetes-pods": ("kubernetes-pods",),
     "lspci": ("lspci",),
+    "perfquery": ("perfquery",),
 }
 """Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

@@ -325,6 +325,17 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     by_lines(
+        (":....",),
+        FRONT + r"(?:SymbolErrorCounter|Link(?:ErrorRecovery|Downed)Counter"
+        r"|Port(?:Rcv|Xmit|Unicast|Multicast)\w{3,40}|LocalLinkIntegrityErrors|ExcessiveBufferOverrunErrors|VL15Dropped|QP1Dropped|CounterSelect2?)"
+        r":\.{2,60}\d{1,20}[ \t]{0,20}$",
+        "rows of perfquery",
+        "perfquery",
+        f"{RDMA_CORE}, infiniband-diags/perfquery.c",
+        tool="perfquery",
+        body=r"[A-Z]\w{3,60}:\.{2,60}",
+    ),
+    by_lines(
         ("/counters/",),
         FRONT + r"/sys/class/infiniband/[\w.-]{1,40}/ports/\d{1,3}/counters/\w{3,60}[:=] ?"
         r"\d{1,20}[ \t]{0,20}$",

@@ -305,3 +305,20 @@ def test_the_conditions_of_a_node_are_read_without_its_name(ready: bool):
     assert piece.shape.probe == "kubernetes-node"
     found = alarms(f"$ kubectl describe node a7 | sed -n '/Conditions/,$p'\n{piece.text}")
     assert ["container runtime is down" in line for line in found] == ([] if ready else [True])
+
+
+@pytest.mark.parametrize("front", ["", "> "])
+@pytest.mark.parametrize(
+    ("heading", "host"),
+    [
+        ("Every 2.0s: nvidia-smi          gpu-07: Fri Dec  6 15:20:11 2024", "gpu-07"),
+        ("Every 0,5s: nvidia-smi; date    gpu-07.example: 2024-12-06 15:20:11", "gpu-07.example"),
+        ("Every 2.0s: nvidia-smi          Fri Dec  6 15:20:11 2024", ""),
+    ],
+)
+def test_the_heading_of_watch_names_the_node(front: str, heading: str, host: str):
+    text = f"{heading}\n\n{smi_texts.table(smi_texts.row(0))}"
+    parts = split("".join(f"{front}{line}\n" for line in text.splitlines()))
+    assert [piece.host for piece in parts.pieces] == [host]
+    assert not parts.rest
+    assert parts.pieces[0].command.startswith("nvidia-smi")
