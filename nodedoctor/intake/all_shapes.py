@@ -99,10 +99,11 @@ SHAPES: tuple[Shape, ...] = (
             "Remapping Failure Occurred",
             "Replays Since Reset",
             "Replay Number Rollovers",
+            "GPU Recovery Action",
             "ecc.errors.",
         ),
         r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|Remapping Failure Occurred"
-        r"|Replays Since Reset|Replay Number Rollovers)\s{1,60}:"
+        r"|Replays Since Reset|Replay Number Rollovers|GPU Recovery Action)\s{1,60}:"
         r"|ecc\.errors\.[\w.]{1,60}\s{0,60}:",
         "a part of nvidia-smi -q",
         "nvidia-smi-q",

@@ -82,6 +82,13 @@ ANSWERS: tuple[Answer, ...] = (
     HOST_ADDRESSES,
     HOST_NAME,
     _answer(
+        r"\A(?:sudo )?systemd-detect-virt(?: -[vcq])?\s*\Z",
+        r"[a-z][\w-]{1,30}",
+        "systemd-detect-virt",
+        "",
+        "systemd 183 to 258, src/detect-virt",
+    ),
+    _answer(
         r"\A(?:sudo )?(?:mount|findmnt)\b|/proc/(?:self/|1/)?mounts\b",
         rf"(?:{_ROW}|{_TREE_ROW})[^\n]*",
         "the list of mounts",

@@ -322,3 +322,33 @@ def test_the_heading_of_watch_names_the_node(front: str, heading: str, host: str
     assert [piece.host for piece in parts.pieces] == [host]
     assert not parts.rest
     assert parts.pieces[0].command.startswith("nvidia-smi")
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 8])
+@pytest.mark.parametrize(("action", "sick"), [("Reboot", True), ("GPU Reset", True), ("None", False)])
+def test_the_drivers_recovery_action_is_read_alone(gpus: int, action: str, sick: bool):
+    line = "    GPU Recovery Action                                : {0}\n"
+    typed = "$ nvidia-smi -q | grep 'GPU Recovery Action'\n"
+    found = alarms(typed + line.format("None") * (gpus - 1) + line.format(action))
+    assert bool(found) is sick
+    assert all(f"@gpu:{gpus - 1}" in alarm for alarm in found)
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("systemd-detect-virt", "none\n"),
+        (
+            "cat /proc/driver/nvidia/version",
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.171.04  Tue\n",
+        ),
+        (
+            "sudo fuser -v /dev/nvidia*",
+            "             USER   PID ACCESS COMMAND\n/dev/nvidia3: kim 71233 F...m py\n",
+        ),
+    ],
+)
+def test_what_our_own_advice_prints_is_known(command: str, answer: str):
+    result = reading(f"$ {command}\n{answer}")
+    assert result.recognised and not result.unrecognised
+    assert result.triage is None and not result.nodes

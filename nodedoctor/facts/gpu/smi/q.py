@@ -28,7 +28,7 @@ _OF_GPU = frozenset(
     for heading in ("Remapped Rows", "Retired Pages", "Clocks Event Reasons", "Clocks Throttle Reasons")
 )
 """Headings that are right below their GPU and nowhere else, however far in a mail has moved them."""
-_OWN_NAMES = frozenset(("replays_since_reset", "replay_number_rollovers"))
+_OWN_NAMES = frozenset(("replays_since_reset", "replay_number_rollovers", "gpu_recovery_action"))
 """Lines that nothing but `-q` prints: each is known alone, as grep leaves it."""
 _STATES = frozenset(
     plain(name)
