@@ -26,11 +26,11 @@ def locate_ranks(events: Sequence[Event[Any]]) -> dict[int, str]:
     hosts = group_pairs(_located(events))
     if not hosts:
         return {}
-    known = {rank: min(names, key=len) for rank, names in hosts.items() if _are_one(names)}
-    placed = group_pairs(_placed_tasks(events, known))
-    known |= {rank: names[0] for rank, names in placed.items() if rank not in hosts and _are_one(names)}
-    beside = _in_blocks(events, known)
-    return {**{rank: host for rank, host in beside.items() if rank not in hosts}, **known}
+    located = {rank: min(names, key=len) for rank, names in hosts.items() if _are_one(names)}
+    tasks = group_pairs(_placed_tasks(events, located))
+    located |= {rank: names[0] for rank, names in tasks.items() if rank not in hosts and _are_one(names)}
+    beside = _in_blocks(events, located)
+    return {**{rank: host for rank, host in beside.items() if rank not in hosts}, **located}
 
 
 def _are_one(names: Iterable[str]) -> bool:
@@ -46,7 +46,7 @@ def _located(events: Iterable[Event[Any]]) -> Iterator[tuple[int, str]]:
             yield who.rank, who.host
 
 
-def _placed_tasks(events: Sequence[Event[Any]], known: Mapping[int, str]) -> list[tuple[int, str]]:
+def _placed_tasks(events: Sequence[Event[Any]], located: Mapping[int, str]) -> list[tuple[int, str]]:
     """Slurm's tasks with their hosts, where each task evidently is a rank."""
     lists = [event for event in events if isinstance(event.what, (ProcessExit, HostOom, TasksPlaced))]
     tasks = [(task, event.who.host) for event in lists for task in event.what.tasks if event.who.host]
@@ -55,16 +55,16 @@ def _placed_tasks(events: Sequence[Event[Any]], known: Mapping[int, str]) -> lis
     expected = world_size(events)
     complete = numbers == set(range(expected or len(numbers)))
     several = len(numbers) > len({host for _, host in tasks}) or expected is not None
-    agree = all(known.get(task, host) == host for task, host in tasks)
-    return tasks if complete and several and agree and ranks <= numbers else []
+    consistent = all(located.get(task, host) == host for task, host in tasks)
+    return tasks if complete and several and consistent and ranks <= numbers else []
 
 
-def _in_blocks(events: Iterable[Event[Any]], known: Mapping[int, str]) -> dict[int, str]:
+def _in_blocks(events: Iterable[Event[Any]], located: Mapping[int, str]) -> dict[int, str]:
     """The ranks beside those with a local rank and a host, as far as all others leave room."""
     firsts = {
-        who.rank - who.local_rank: known[who.rank]
+        who.rank - who.local_rank: located[who.rank]
         for who in (event.who for event in events)
-        if who.rank in known and who.rank is not None and who.local_rank is not None
+        if who.rank in located and who.rank is not None and who.local_rank is not None
     }
     begins = sorted(firsts)
     hosts = {short_host(host) for host in firsts.values()}
