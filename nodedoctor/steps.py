@@ -41,6 +41,8 @@ _ONE_GPU = regex(r" (?:-i|--id)[ =]\S")
 def line(template: str, *values: object) -> str:
     """A command: each `{}` of the template is filled with one value, quoted; a list becomes several words.
 
+    An empty list leaves no blank behind.
+
     Raises ValueError when values and places do not match, which is a bug of ours.
     """
     pieces = template.split("{}")
@@ -48,7 +50,8 @@ def line(template: str, *values: object) -> str:
         raise ValueError(f"{template!r} has {len(pieces) - 1} places for {len(values)} values")
     command = pieces[0]
     for value, piece in zip(values, pieces[1:], strict=True):
-        command += _value_words(value) + piece
+        words = _value_words(value)
+        command += words + (piece if words else piece.removeprefix(" "))
     return command
 
 

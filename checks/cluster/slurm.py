@@ -55,7 +55,10 @@ def gres(
         if _FEWER.search(node.reason):
             summary = f"{node.name}: {node.reason} (Slurm: {state})"
             evidence = [quoted_like("slurm-node", r"\bReason=.*")]
-            yield Finding.warn(summary, subject="slurm:state", evidence=evidence, fix=_find_gpus(node))
+            finding = Finding.warn(summary, subject="slurm:state", evidence=evidence, fix=_find_gpus(node))
+            yield finding.matters_as(
+                "Slurm starts no job here until the node has the GPUs of its configuration."
+            )
         elif is_trouble(node.states, node.reason):
             evidence = [quoted_like("slurm-node", rf"\b{key}=.*") for key in ("State", "Reason")]
             shown = evidence if node.reason else evidence[:1]

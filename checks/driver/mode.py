@@ -202,7 +202,7 @@ def _without_instance(gpu: Gpu, source: str, *, lists_instances: bool = True) ->
     """
     fix = Fix(
         "Turn MIG off, or create the instances that jobs use.",
-        (repair("sudo nvidia-smi -i {} -mig 0", gpu.index), look("sudo nvidia-smi mig -lgi")),
+        (repair("sudo nvidia-smi -i {} -mig 0", gpu.selector), look("sudo nvidia-smi mig -lgi")),
         "config",
         "processes on this GPU",
         docs=_MIG_GUIDE,
@@ -219,7 +219,7 @@ def _judge_compute(gpus: Gpus) -> Iterator[Finding]:
             continue
         fix = Fix(
             "Set the default compute mode, unless this one is intended.",
-            (repair("sudo nvidia-smi -i {} -c DEFAULT", gpu.index),),
+            (repair("sudo nvidia-smi -i {} -c DEFAULT", gpu.selector),),
             "config",
             "nothing",
             "nodedoctor driver.mode",

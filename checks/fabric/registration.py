@@ -12,9 +12,10 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.model import Finding, Fix
+from nodedoctor.steps import look
 
 from ..unavailable import all_of, none_shown, not_reported
-from .manager import GUIDE, START, registered
+from .manager import START, registered
 
 SETTLED_SECONDS = 600.0
 """After boot registration takes seconds to a few minutes; NVIDIA's guide tells to wait for `Completed`."""
@@ -64,7 +65,8 @@ def state(gpus: Gpus, board: Board | None, machine: Machine | None) -> Iterator[
         return
     fabric_gpus = [gpu for gpu in gpus.gpus if gpu.fabric_state not in (None, *_idle_states(board))]
     young = bool(machine and (machine.uptime_seconds or SETTLED_SECONDS) < SETTLED_SECONDS)
-    findings = [finding for gpu in fabric_gpus for finding in _judge_fabric(gpu, gpus.source, young)]
+    start = _TRAY if _is_of_rack(board) else START
+    findings = [finding for gpu in fabric_gpus for finding in _judge_fabric(gpu, gpus.source, young, start)]
     findings += _find_strangers(fabric_gpus, gpus, board)
     yield from findings
     if not fabric_gpus:
@@ -88,16 +90,38 @@ def _without_fabric(gpus: Gpus, board: Board | None) -> Finding:
     return Finding.skip("these GPUs have no NVLink fabric")
 
 
-def _judge_fabric(gpu: Gpu, source: str, young: bool) -> Iterator[Finding]:
+_TRAY = Fix(
+    "The fabric manager of this rack runs on its switch trays, not here: see the rack's NVLink controller "
+    "(NMX) for this tray's links, whether nvidia-imex is up, and the cables.",
+    (
+        look("nvidia-smi -q | grep -A 12 -E 'Fabric$'"),
+        look("systemctl status nvidia-imex"),
+        look("nvidia-imex-ctl -N"),
+        look("sudo dmesg | grep -iE 'xid|nvlink'"),
+    ),
+    "investigate",
+    "nothing",
+    "nodedoctor fabric.state",
+    "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/",
+)
+"""What to do on a tray of GB200 or GB300 (knowledge: platforms whose fabric manager is elsewhere)."""
+
+
+def _is_of_rack(board: Board | None) -> bool:
+    platform = board.known_platform if board else None
+    return bool(platform and platform.fabric_manager == "elsewhere")
+
+
+def _judge_fabric(gpu: Gpu, source: str, young: bool, start: Fix) -> Iterator[Finding]:
     evidence = [*values(source, gpu, "fabric_state", "fabric_status"), *identity_evidence(source, gpu)]
     fix = look_at(
         gpu,
-        f"{START.text} Check the kernel log for SXid and Xid, then reset all GPUs or reboot.",
+        f"{start.text} Check the kernel log for SXid and Xid, then reset all GPUs or reboot.",
         "fabric.state",
-        START.steps,
-        "restart-service",
-        START.disturbs,
-        GUIDE,
+        start.steps,
+        start.action,
+        start.disturbs,
+        start.docs,
     )
     if gpu.fabric_state != "completed":
         judge = Finding.warn if young and gpu.fabric_state == "in-progress" else Finding.fail
@@ -140,7 +164,7 @@ def _find_strangers(fabric_gpus: list[Gpu], gpus: Gpus, board: Board | None) -> 
     ]
     if len(members) > 1:
         summary = "the GPUs of this tray are in different NVLink cliques"
-        return [Finding.fail(summary, evidence=evidence, fix=START)]
+        return [Finding.fail(summary, evidence=evidence, fix=_TRAY)]
     if {uuid for uuid, _ in members} == {_ZERO}:
         summary = "no NVLink domain (zero cluster UUID): this tray runs alone"
         return [Finding.info(summary, evidence=evidence)]

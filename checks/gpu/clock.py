@@ -120,9 +120,9 @@ def _reset_clocks(gpu: Gpu) -> Fix:
     return Fix(
         "Reset the clocks, unless they were lowered on purpose (for reproducible measurements).",
         (
-            repair("sudo nvidia-smi -i {} -rgc", gpu.index),
-            repair("sudo nvidia-smi -i {} -rmc", gpu.index),
-            repair("sudo nvidia-smi -i {} -rac", gpu.index, when="application clocks were set with -ac"),
+            repair("sudo nvidia-smi -i {} -rgc", gpu.selector),
+            repair("sudo nvidia-smi -i {} -rmc", gpu.selector),
+            repair("sudo nvidia-smi -i {} -rac", gpu.selector, when="application clocks were set with -ac"),
             repair(
                 "sudo nvidia-smi -i {} -rmcd",
                 gpu.index,
@@ -231,7 +231,7 @@ def _has_reserve(gpu: Gpu) -> bool:
 def _slow_clock(gpu: Gpu, summary: str, source: str) -> Finding:
     readings = values(source, gpu, "clock_sm_mhz", "clock_event_reasons", "power_draw_w", "temperature_c")
     text = "Check its power limit, temperature and processes; watch it next to the others under load."
-    steps = (look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index), look("nodedoctor watch"))
+    steps = (look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.selector), look("nodedoctor watch"))
     fix = look_at(gpu, text, "clock.outlier", steps)
     if _has_reserve(gpu):
         fix = replace(_reset_clocks(gpu), verify="nodedoctor clock.outlier")

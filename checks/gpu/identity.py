@@ -191,11 +191,11 @@ def _functional_difference(diff: Outlier[Gpu], source: str, board: Board | None)
         "Compare `nvidia-smi -q` of this GPU and another one. Change a setting to what the others have; a"
         " difference that remains is in the hardware."
     )
-    steps: tuple[Step, ...] = (look("nvidia-smi -q -i {}", gpu.index),)
+    steps: tuple[Step, ...] = (look("nvidia-smi -q -i {}", gpu.selector),)
     action: Action = "investigate"
     if diff.attribute == _ECC:
         text = "Set ECC as on the other GPUs; the driver applies it at the next reset or reboot."
-        steps += (repair("sudo nvidia-smi -i {} -e {}", gpu.index, int(diff.usual == "on")),)
+        steps += (repair("sudo nvidia-smi -i {} -e {}", gpu.selector, int(diff.usual == "on")),)
         action = "config"
     fix = look_at(gpu, text, "gpu.identity", steps, action)
     if absent and model is not None and model.form == "sxm" and model.nvlink_links and board and board.joined:
@@ -224,7 +224,7 @@ def _other_part(diff: Outlier[Gpu], source: str) -> Finding:
             _odd_words(diff), subject=_odd_place(diff), evidence=_identity_evidence(diff, source)
         )
     text = "Update all modules of the board to one VBIOS with the system vendor's tool."
-    fix = look_at(gpu, text, "gpu.identity", (look("nvidia-smi -q -i {}", gpu.index),), "config")
+    fix = look_at(gpu, text, "gpu.identity", (look("nvidia-smi -q -i {}", gpu.selector),), "config")
     return Finding.warn(
         _odd_words(diff), subject=_odd_place(diff), evidence=_identity_evidence(diff, source), fix=fix
     )

@@ -116,7 +116,7 @@ def _level_finding(diff: Outlier[Gpu], summary: str, source: str) -> Finding:
         "See whether its rank waits for something (`nodedoctor triage`); if the rank computes as the others"
         " do, the GPU is slow: reset it, and have it replaced if it stays so."
     )
-    steps = (look("nvidia-smi -q -d PERFORMANCE,CLOCK,POWER -i {}", gpu.index),)
+    steps = (look("nvidia-smi -q -d PERFORMANCE,CLOCK,POWER -i {}", gpu.selector),)
     return Finding.warn(
         summary,
         subject=gpu.subject,

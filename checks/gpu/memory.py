@@ -13,7 +13,7 @@ from nodedoctor.knowledge.fixes.gpu import ERROR_GUIDE, look_at, replace_gpu, re
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.limits import limit
-from nodedoctor.model import Evidence, Finding, Fix, Step
+from nodedoctor.model import Evidence, Finding, Fix, Status, Step
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import count_with_noun
 
@@ -68,17 +68,24 @@ def _judge_ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
     model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
     if gpu.ecc_mode is False and model and model.ecc_expected:
         yield _ecc_off(gpu, source, f"ECC off on {model.name}")
-    if count := gpu.ecc_volatile_uncorrectable:
-        where = _error_places(gpu, "volatile")
-        summary = f"{count_with_noun(count, 'uncorrected memory error')} since driver load{where}, limit 0"
-        fix = reset_gpu(
-            gpu,
-            "The driver killed the program that hit the error; the row is remapped at the next reset.",
-            "memory.ecc",
-        )
+    worn_out = [*_worn_out(gpu, source)]
+    yield from worn_out
+    if gpu.ecc_volatile_uncorrectable and not any(finding.status is Status.FAIL for finding in worn_out):
+        summary = f"{_recent_errors(gpu)}, limit 0"
+        only_sram = gpu.ecc_volatile_sram_uncorrectable and not gpu.ecc_volatile_dram_uncorrectable
+        then = "SRAM has no spare rows: watch whether they come back" if only_sram else _REMAPPED
+        fix = reset_gpu(gpu, f"The driver killed the program that hit the error; {then}.", "memory.ecc")
         yield Finding.fail(summary, subject=gpu.subject, evidence=_memory_evidence(gpu, source), fix=fix)
-    yield from _worn_out(gpu, source)
+    yield from _repair_pending(gpu)
     yield from _judge_corrected(gpu, source)
+
+
+_REMAPPED = "the row is remapped at the next reset"
+
+
+def _recent_errors(gpu: Gpu) -> str:
+    count = count_with_noun(gpu.ecc_volatile_uncorrectable or 0, "uncorrected memory error")
+    return f"{count} since driver load{_error_places(gpu, 'volatile')}"
 
 
 _ON_OFF = {True: "on", False: "off", None: None}
@@ -100,7 +107,7 @@ def _ecc_off(gpu: Gpu, source: str, summary: str) -> Finding:
     later = ", on after the next reset" if gpu.ecc_mode_pending else ""
     fix = Fix(
         "Enable ECC, unless it is off on purpose: without it a flipped bit corrupts weights silently.",
-        (repair("sudo nvidia-smi -i {} -e 1", gpu.index), *gpu_reset(gpu.handle)),
+        (repair("sudo nvidia-smi -i {} -e 1", gpu.selector), *gpu_reset(gpu.handle)),
         "config",
         "processes on this GPU, at the reset that applies it",
         "nodedoctor memory.ecc",
@@ -113,16 +120,17 @@ def _worn_out(gpu: Gpu, source: str) -> Iterator[Finding]:
     """What no reset repairs."""
     evidence = [*_memory_evidence(gpu, source), *identity_evidence(source, gpu)]
     past = gpu.ecc_aggregate_sram_uncorrectable or 0
+    recent = f"; {_recent_errors(gpu)}" if gpu.ecc_volatile_uncorrectable else ""
     if gpu.sram_threshold_exceeded or gpu.unrepairable_memory:
         what = "SRAM error threshold" if gpu.sram_threshold_exceeded else "limit of repairable memory"
         fix = replace_gpu(gpu, "NVIDIA's rule for this GPU: RMA.", "memory.ecc")
-        yield Finding.fail(f"{what} exceeded", subject=gpu.subject, evidence=evidence, fix=fix)
+        yield Finding.fail(f"{what} exceeded{recent}", subject=gpu.subject, evidence=evidence, fix=fix)
     elif past > _SRAM_LIMIT.number:
         # Where the driver has a verdict of its own and it is good, operators' rule is only a warning.
         judge = Finding.fail if gpu.sram_threshold_exceeded is None else Finding.warn
         summary = (
             f"{count_with_noun(past, 'uncorrected SRAM error')} in its lifetime (RMA threshold: more than "
-            f"{_SRAM_LIMIT.number:.0f})"
+            f"{_SRAM_LIMIT.number:.0f}){recent}"
         )
         fix = replace_gpu(gpu, f"Source of the threshold: {_SRAM_LIMIT.source}.", "memory.ecc")
         yield judge(summary, subject=gpu.subject, evidence=evidence, fix=fix)
@@ -132,6 +140,9 @@ def _worn_out(gpu: Gpu, source: str) -> Iterator[Finding]:
             f"{count_with_noun(count, 'uncorrected memory error')} in its lifetime, none since driver load"
         )
         yield Finding.info(summary, subject=gpu.subject, evidence=_memory_evidence(gpu, source))
+
+
+def _repair_pending(gpu: Gpu) -> Iterator[Finding]:
     pending = (gpu.channel_repair_pending, gpu.tpc_repair_pending)
     if any(pending):
         fix = reset_gpu(gpu, "The repair is applied at the next reset.", "memory.ecc")
@@ -155,7 +166,7 @@ def _judge_corrected(gpu: Gpu, source: str) -> Iterator[Finding]:
 
 
 def _counter_steps(gpu: Gpu) -> tuple[Step, ...]:
-    return (look("nvidia-smi -q -d ECC,ROW_REMAPPER -i {}", gpu.index),)
+    return (look("nvidia-smi -q -d ECC,ROW_REMAPPER -i {}", gpu.selector),)
 
 
 def _error_places(gpu: Gpu, counter: str) -> str:
@@ -165,11 +176,11 @@ def _error_places(gpu: Gpu, counter: str) -> str:
 
 
 def _memory_evidence(gpu: Gpu, source: str) -> list[Evidence]:
-    names = [
-        *(f"ecc_{c}_{k}" for c in ("volatile", "aggregate") for k in ("uncorrectable", "correctable")),
-        "ecc_aggregate_sram_uncorrectable",
-    ]
-    return values(source, gpu, *(name for name in names if getattr(gpu, name) is not None))
+    counters = ("volatile", "aggregate")
+    totals = [f"ecc_{c}_{k}" for c in counters for k in ("uncorrectable", "correctable")]
+    parts = [f"ecc_{c}_{m}_uncorrectable" for m in ("sram", "dram") for c in counters]
+    telling = [name for name in ("sram_threshold_exceeded", *parts) if getattr(gpu, name)]
+    return values(source, gpu, *telling, *(name for name in totals if getattr(gpu, name) is not None))
 
 
 @check("memory.growth", "GPU memory error rate", tags={"gpu"}, explained_by=("memory.remap", "memory.ecc"))

@@ -137,7 +137,7 @@ def _heat_evidence(gpu: Gpu, source: str) -> list[Evidence]:
 
 def _cooling_fix(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
     steps = (
-        look("nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {}", gpu.index),
+        look("nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {}", gpu.selector),
         look("sudo ipmitool sdr type Fan"),
         look("sudo ipmitool sdr type Temperature"),
     )
@@ -244,7 +244,7 @@ def _slowdown_fix(gpu: Gpu, reason: str, verify: str = "thermal.throttle") -> Fi
         "its power connection or board is bad: reseat or replace it."
     )
     steps = (
-        look("nvidia-smi -q -d PERFORMANCE,POWER -i {}", gpu.index),
+        look("nvidia-smi -q -d PERFORMANCE,POWER -i {}", gpu.selector),
         look("sudo ipmitool sdr type 'Power Supply'"),
         look("sudo ipmitool sel list | tail -20"),
     )

@@ -98,7 +98,7 @@ def _judge_reason(reason: str, gpus: list[Gpu], uptime: float | None, source: st
         evidence = clock_seconds(source, gpu, reason)
         text = "Check fans, filters and the cooler; for a power brake, power supplies and their cables."
         steps = (
-            look("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {}", gpu.index),
+            look("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {}", gpu.selector),
             look("sudo ipmitool sdr type Fan"),
             look("sudo ipmitool sdr type 'Power Supply'"),
         )

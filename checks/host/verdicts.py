@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.cluster.slurm import SlurmNode
-from nodedoctor.facts.verdicts import fabric_log, nccl_lines
+from nodedoctor.facts.verdicts import fabric_log, kubernetes_pods, nccl_lines, node_messages
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.facts.verdicts.verdicts import OtherTools
 from nodedoctor.model import Evidence, Finding, Fix, Step
@@ -68,6 +68,8 @@ def verdicts(tools: OtherTools, slurm: SlurmNode | None) -> Iterator[Finding]:
                 evidence=_verdict_evidence(verdict),
                 fix=_verdict_fix(verdict),
             )
+            if verdict.subject == nccl_lines.NO_GPUDIRECT:
+                finding = finding.explained_by(f"tools.verdicts@{_PEER_MODULE}")
             why = _fitting_text(_MATTERS, verdict)
             yield finding.matters_as(why) if why else finding
         elif verdict.result == "unknown":
@@ -141,6 +143,28 @@ _ADVICE = (
     ),
     (
         "kubernetes-node",
+        r"^DiskPressure ",
+        "Free the file system of images or pods: old images, logs, emptyDir volumes; the events say which.",
+    ),
+    (
+        "kubernetes-node",
+        r"^(?:Memory|PID)Pressure ",
+        "Find what uses it up: processes outside of pods, and pods without a limit.",
+    ),
+    (
+        "kubernetes-pods",
+        r"Image|Pull",
+        "Correct the image's name, tag or pull secret, or the way to the registry: see the pod's events.",
+    ),
+    (
+        "kubernetes-pods",
+        r"CrashLoop|Error",
+        "Read the last log of that pod's containers: it says why it ends. Of the driver: a kernel without "
+        "headers, a driver on the host, a module in use, Secure Boot.",
+    ),
+    ("kubernetes-pods", "", "See the pod's events and its init container: it says what it waits for."),
+    (
+        "kubernetes-node",
         r"nvidia\.com/gpu",
         "Find the GPU that the device plugin counts as unhealthy: by its log, nvidia-smi -L and the kernel's "
         "log on that node.",
@@ -152,8 +176,19 @@ _ADVICE = (
 _SENT_AGAIN = "What a link loses or damages is sent again, and every rank of the collective waits for it."
 _MATTERS = (
     ("kubernetes-node", r"nvidia\.com/gpu", "A pod that needs all GPUs of a node never starts on this one."),
+    ("kubernetes-node", r"^\w+Pressure ", "The kubelet evicts pods, and no new one starts here until then."),
+    (
+        "host-messages",
+        "does not fit the RDMA stack",
+        "Without nvidia_peermem or DMA-BUF adapters do not reach GPU memory.",
+    ),
     ("kubernetes-node", r"^Ready ", "Kubernetes starts no pod on a node that is not ready, and evicts pods."),
     ("kubernetes-nodes", "", "Kubernetes starts no pod on a node that is not ready, and evicts pods."),
+    (
+        "kubernetes-pods",
+        "driver|toolkit|device-plugin",
+        "Without it no pod on that node gets a GPU; the components behind it wait.",
+    ),
     (
         "fabric-manager-log",
         "",
@@ -217,6 +252,20 @@ _PASS_THROUGH = Fix(
 )
 
 
+_PEER_MODULE = f"module:{node_messages.PEER_MEMORY}"
+_PEER_BUILD = Fix(
+    "Install MLNX_OFED or DOCA first and the driver after it, so that the module is built for that stack; or "
+    "use the open kernel module with DMA-BUF, which needs no nvidia_peermem.",
+    (
+        look("sudo dmesg | grep -iE 'peermem|symbol'"),
+        look("ofed_info -s"),
+        look("modinfo nvidia_peermem"),
+    ),
+    "config",
+    "nothing",
+    "nodedoctor ib.gdr",
+    "https://docs.nvidia.com/cuda/gpudirect-rdma/",
+)
 _PEER_MEMORY = Fix(
     "Load nvidia_peermem, or use the open kernel module with DMA-BUF, and restart the job; see also whether "
     "NCCL_NET_GDR_LEVEL or NCCL_NET_GDR_READ is set.",
@@ -232,15 +281,34 @@ _PEER_MEMORY = Fix(
 )
 
 
+_PRESSURE: Mapping[str, tuple[Step, ...]] = {
+    "Disk": (look("df -h"), look("df -i"), look("sudo crictl images"), look("sudo du -xh -d 2 /var/lib")),
+    "Memory": (look("free -h"), look("kubectl top pods -A --sort-by=memory")),
+    "PID": (look("ps -eo user= | sort | uniq -c | sort -n | tail"),),
+}
+"""Where to look by what a node lacks."""
+
+
 def _verdict_fix(verdict: Verdict) -> Fix:
     if verdict.subject == nccl_lines.NO_GPUDIRECT:
         return _PEER_MEMORY
     if verdict.subject == fabric_log.OTHER_VERSION:
         return _OTHER_VERSION
+    if verdict.subject == _PEER_MODULE and "RDMA stack" in verdict.words:
+        return _PEER_BUILD
     if verdict.subject.startswith("module:"):
         return _MODULE
     if verdict.subject == "parameter:iommu":
         return _PASS_THROUGH
+    steps = _LOOKS.get(verdict.probe, ())
+    if verdict.probe == "kubernetes-node" and "Pressure is" in verdict.words:
+        steps = _PRESSURE.get(verdict.words.partition("Pressure")[0], steps)
+    if verdict.probe == kubernetes_pods.PODS:
+        pod = verdict.subject.partition(":")[2]
+        steps = (
+            look("kubectl logs --previous --all-containers -n gpu-operator {}", pod),
+            look("kubectl describe pod -n gpu-operator {}", pod),
+        )
     advice = f"Run nodedoctor on the node, and compare what it and {verdict.tool} say of the same device."
     text = _fitting_text(_ADVICE, verdict) or advice
-    return Fix(text, _LOOKS.get(verdict.probe, ()), "investigate", "nothing", "nodedoctor")
+    return Fix(text, steps, "investigate", "nothing", "nodedoctor")

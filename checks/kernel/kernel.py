@@ -123,8 +123,8 @@ def iommu(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     for device, events in by_device.items():
         owner = role(device, None, log, pci) or _named_owner(events)
         summary = (
-            f"{count_with_noun(len(events), 'access', 'accesses')} of {owner or 'another device'} "
-            f"blocked{times(events)}"
+            f"{count_with_noun(len(events), 'access', 'accesses')} by {owner or 'another device'} "
+            f"blocked by the IOMMU{times(events)}"
         )
         fix = Fix(
             "On bare metal boot with iommu=pt (or IOMMU off); else check for a driver or firmware update.",

@@ -42,14 +42,25 @@ def oom(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     - Memory cgroup out of memory: Killed process
     - page allocation failure
     """
-    killed = log.since(log.oom, moment)
+    calls = log.since(log.oom, moment)
+    killed = [kill for kill in calls if kill.is_victim]
     for name, victims in group_by(killed, lambda kill: kill.name).items():
         yield _killed_program(name, victims)
-    if not killed:
+    if not killed and calls:
+        yield _unknown_victim(calls)
+    elif not killed:
         yield Finding.ok(f"no OOM kill in {log.span}")
     unmet = [stall for stall in log.since(log.stalls, moment) if stall.kind == "no-block"]
     if unmet:
         yield _unmet_requests(unmet)
+
+
+def _unknown_victim(calls: list[OomKill]) -> Finding:
+    """The OOM killer ran, and the lines with what it ended are not there."""
+    summary = f"the OOM killer ran, called by {short_name(calls[-1].name)}; what it killed is not shown"
+    steps = (look("sudo dmesg -T | grep -iE 'oom|killed process'"), look("free -g"))
+    fix = Fix("Read the rest of that report: it names the process and its size.", steps, "config", "the job")
+    return Finding.warn(summary, subject="kernel:oom", evidence=evidence_of(calls), fix=fix)
 
 
 def _unmet_requests(unmet: list[Stall]) -> Finding:

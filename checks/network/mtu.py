@@ -61,7 +61,7 @@ def mtu(net: Net) -> Iterator[Finding]:
     for outlier in outliers:
         name = outlier.device.name
         fix = Fix(
-            "Set the MTU of the other rails, here and on the switch port.",
+            f"Give {name} the MTU that the other rails have, {outlier.usual}, here and on its switch port.",
             (look("ip link show {}", name),),
             "config",
             "traffic on this rail",

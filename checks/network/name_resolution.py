@@ -101,6 +101,8 @@ def dns(net: Net) -> Iterator[Finding]:
         yield Finding.ok(f"responded in {net.name_seconds:.2f} s; {servers}")
     elif net.name_source != "hosts":
         yield Finding.unknown("not-visible-here", "neither name servers nor /etc/hosts were seen")
+    elif not net.resolver_shown:
+        yield Finding.unknown("not-visible-here", "this host's name is in /etc/hosts; name servers not shown")
     elif not net.nameservers:
         yield Finding.info("no name server; this host's name is in /etc/hosts")
     else:

@@ -113,7 +113,7 @@ def _default_choice(net: Net, several: bool) -> Finding:
         return Finding.unknown("not-visible-here", "no interface with an address was seen")
     first = order[0]
     address = first.addresses[0]
-    summary = f"not set; NCCL would use {first.name} ({address})"
+    summary = f"without NCCL_SOCKET_IFNAME NCCL uses {first.name} ({address})"
     if not (first.loopback or _VIRTUAL.match(first.name)) or not several:
         return Finding.ok(summary)
     fix = Fix(

@@ -20,6 +20,8 @@ from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 from ..unavailable import all_of, none_shown, not_reported
 
+FEWER_LANES = 4
+"""How many times fewer lanes than it has an adapter is not put in a slot for; twice may be the slot. Ours."""
 LOADED_PERCENT = 50
 """Utilisation from which a link is expected at full speed: idle GPUs clock it down (nvidia-smi(1))."""
 
@@ -51,7 +53,8 @@ def width(
     Why: a GPU with a part of its lanes reaches host memory and NICs more slowly, and all others wait for it.
     Fix disturbs: every job on the node while a card is reseated.
     Judges: FAIL when a GPU or adapter runs on fewer lanes than its peers or, on a module board, than its
-    model has.
+    model has; WARN when an adapter has a quarter of its lanes, or a pasted `lspci -vv` shows that the port
+    above has more, too.
     Fix: Reseat the card, riser or module; check bifurcation in the BIOS.
     Threshold: Lanes per model in the gpus table, and the peers.
     False positives: Workstation slots and single cloud cards with fewer lanes are only noted.
@@ -66,7 +69,7 @@ def width(
     findings += [finding for device in devices if (finding := _device_width(device, devices))]
     if lspci and pci is None:
         shown = [device for device in lspci.devices if device.is_nic or not (gpus and gpus.gpus)]
-        findings += [f for slot in shown if (f := _device_width(slot, shown, lspci.lines_of(slot)))]
+        findings += [f for slot in shown if (f := _device_width(slot, shown, lspci))]
         findings += [_off_bus(device) for device in lspci.devices if device.off_bus]
         devices = (*devices, *shown)
     differing = {finding.subject for finding in findings}
@@ -176,26 +179,32 @@ def _lane_count(device: PciDevice) -> int:
 
 
 def _device_width(
-    device: PciDevice, devices: Sequence[PciDevice], lines: tuple[str, ...] = ()
+    device: PciDevice, devices: Sequence[PciDevice], lspci: Lspci | None = None
 ) -> Finding | None:
-    """A device in a slot with fewer lanes than it can have is only sick if others of its kind have more.
-
-    `lines` are those of a pasted `lspci` that say so.
-    """
+    """A device with fewer lanes than it can have is only sick if others of its kind or its port have more."""
     now, most = _lane_count(device), (device.link.max_width or 0) if device.link else 0
     peers = [_lane_count(twin) for twin in devices if twin is not device and twin.pci_id == device.pci_id]
     if not now or now >= most:
         return None
     evidence = device_evidence(device, "current_link_width", "max_link_width")
-    if lines:
-        short = re.escape(device.address.removeprefix("0000:"))
+    port = None
+    if lspci:
+        short, port = re.escape(device.address.removeprefix("0000:")), lspci.ports.get(device.address)
+        lines = lspci.lines_of(device)
         evidence = [quoted_like("lspci", rf"{short} .*(?:\n[ \t].*)*?\n[ \t]+({line}:.*)") for line in lines]
     subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
     wider = sum(peer > now for peer in peers)
     module = is_module(device)
-    if not module and (wider * 2 <= len(peers) or len(peers) < 2):
-        return Finding.info(f"{summary} (no wider slot known here)", subject=subject, evidence=evidence)
     fix = Fix(_RESEAT, link_steps(device.address), "drain", "every job on this node", "nodedoctor pcie.width")
+    if not module and (wider * 2 <= len(peers) or len(peers) < 2):
+        lanes = port.max_width or 0 if port else 0
+        if now < lanes:
+            summary = f"{summary}, the port above it has x{lanes}"
+            return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+        if device.is_nic and not lanes and now * FEWER_LANES <= most and wider == len(peers):
+            return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+        why = "the port above it has no more lanes" if lanes else "no wider slot known here"
+        return Finding.info(f"{summary} ({why})", subject=subject, evidence=evidence)
     why = f"{count_with_noun(wider, 'peer')} {singular_or_plural(wider, 'has', 'have')} more"
     return Finding.fail(
         f"{summary}: {why if wider else 'modules are on boards that have all lanes'}",

@@ -7,8 +7,9 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.config_space import Bridge, PcieTree
 from nodedoctor.facts.pci.iommu import GROUPS, UNITS, Iommu
+from nodedoctor.facts.pci.lspci import LspciAcs
 from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci, PciDevice
-from nodedoctor.model import Finding, Fix, file_reading, quoted_like, reading
+from nodedoctor.model import Evidence, Finding, Fix, file_reading, quoted_like, reading
 from nodedoctor.steps import look, reboot, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
@@ -63,7 +64,7 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     out.
     """
     if tree.pasted:
-        yield _redirected_in_paste(tree.pasted)
+        yield _judge_paste(tree.pasted)
         return
     if why := _no_direct_path(tree, machine):
         yield Finding.skip(why)
@@ -94,16 +95,43 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
             )
 
 
+def _judge_paste(pasted: LspciAcs) -> Finding:
+    """What `lspci -vv` says of ACS; it shows neither all that is below a switch nor what the machine is."""
+    ports = pasted.redirecting
+    if len(ports) > 1:
+        return _redirected_in_paste(ports)
+    if ports:
+        summary = "ACS redirects P2P traffic to the CPU at one port; no second port of its switch is shown"
+        return Finding.info(summary, subject=f"pci:{ports[0]}", evidence=[_control_line(ports[0])])
+    count, evidence = sum(pasted.unplaced), [quoted_like("lspci", "ACSCtl:.*")]
+    total = count_with_noun(len(pasted.unplaced), "bridge")
+    if not count:
+        return Finding.ok(f"no ACS redirection at {total}", evidence=evidence)
+    summary = f"ACS redirects P2P traffic at {count} of {total}; whether these are root ports is not shown"
+    unknown = Finding.unknown("not-visible-here", summary, evidence=evidence, fix=_WITH_ADDRESSES)
+    return unknown.matters_as(
+        "At root ports it is harmless; between GPUs and adapters of one switch it is not."
+    )
+
+
+_WITH_ADDRESSES = Fix(
+    "Show the bridges with their registers.",
+    (look("sudo lspci -vvv | grep -E '^[0-9a-f]|Bus: primary|Express|ACSCtl'"),),
+    action="none",
+)
+
+
+def _control_line(address: str) -> Evidence:
+    short = re.escape(address.removeprefix("0000:"))
+    pattern = rf"(?:^|[ >:]){short} [^\n]*(?:\n(?![^\n]*ACSCtl)[^\n]*){{0,80}}\n[^\n]*ACSCtl.*"
+    return quoted_like("lspci", pattern)
+
+
 def _redirected_in_paste(ports: Sequence[str]) -> Finding:
-    """Ports of switches in `lspci -vv`, which does not show what is below them nor what the machine is."""
+    """Ports of switches in `lspci -vv` between which traffic would go by the CPU."""
     where = f"{count_with_noun(len(ports), 'port')} of PCIe switches"
     summary = f"ACS redirects P2P traffic to the CPU at {where}; needed only for virtual machines"
-    short = re.escape(ports[0].removeprefix("0000:"))
-    evidence = [
-        quoted_like(
-            "lspci", rf"(?:^|[ >:]){short} [^\n]*(?:\n(?![^\n]*ACSCtl)[^\n]*){{0,80}}\n[^\n]*ACSCtl.*"
-        )
-    ]
+    evidence = [_control_line(ports[0])]
     return Finding.warn(summary, subject=f"pci:{ports[0]}", evidence=evidence, fix=_acs_off(ports))
 
 

@@ -13,7 +13,7 @@ from nodedoctor.facts.kernel.kernel_log import KernelLog
 from nodedoctor.facts.network.net import Net
 from nodedoctor.facts.rdma.cabling import meant_to_link, was_ever_linked
 from nodedoctor.facts.rdma.port import IbPort
-from nodedoctor.facts.rdma.ports import Ib, Rails
+from nodedoctor.facts.rdma.ports import FEWEST_RAILS, Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import cable, enable, port_fix, subnet_manager
 from nodedoctor.knowledge.infiniband import phys_state, port_state
 from nodedoctor.model import Expect, Finding, Fix, quoted_like
@@ -169,7 +169,7 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib, sign: str) -> Finding:
         return Finding.unknown("unparsable", "state not reported", subject=port.subject, evidence=evidence)
     if rails.off:
         return Finding.info(f"{summary}; NCCL_IB_DISABLE=1", subject=port.subject, evidence=evidence)
-    if not rails.explicit and (spare := _why_spare(port, rails)):
+    if not rails.explicit and (spare := _why_spare(port, rails) or _why_alone(port, rails, ib)):
         state = f"{port.state or '?'}, {port.phys_state or 'physical state unknown'}"
         return Finding.info(f"{state}; {spare}", subject=port.subject, evidence=evidence)
     if port.state == "ARMED":
@@ -221,6 +221,15 @@ def _why_spare(port: IbPort, rails: Rails) -> str:
     rates = [peer.rate_gbps or 0 for peer in active if peer.rate_gbps is not None] or [_RAIL_GBPS]
     rail = len(active) > max(1, len(idle)) and min(rates, default=0) >= _RAIL_GBPS
     return "" if rail else "an Ethernet port, possibly unused"
+
+
+def _why_alone(port: IbPort, rails: Rails, ib: Ib) -> str:
+    """Why a disabled port in a few lines of a tool may be as it ought to be: nothing with a link is shown."""
+    few = ib.partly is not None and len(rails.ports) < FEWEST_RAILS
+    unlinked = few and not any(peer.active or was_ever_linked(peer) for peer in rails.ports)
+    if unlinked and port.infiniband and port.phys_state == "Disabled":
+        return "an administrator disabled it, and no port with a link is shown"
+    return ""
 
 
 def _link_fix(port: IbPort) -> Fix:

@@ -99,10 +99,11 @@ SHAPES: tuple[Shape, ...] = (
             "Remapping Failure Occurred",
             "Replays Since Reset",
             "Replay Number Rollovers",
+            "GPU Recovery Action",
             "ecc.errors.",
         ),
         r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|Remapping Failure Occurred"
-        r"|Replays Since Reset|Replay Number Rollovers)\s{1,60}:"
+        r"|Replays Since Reset|Replay Number Rollovers|GPU Recovery Action)\s{1,60}:"
         r"|ecc\.errors\.[\w.]{1,60}\s{0,60}:",
         "a part of nvidia-smi -q",
         "nvidia-smi-q",
@@ -210,7 +211,7 @@ SHAPES: tuple[Shape, ...] = (
         "(UUID: GPU-",
         rf"{_GPU_LINE}[ \t]{{0,20}}(?:\n|$)(?!\s{{1,20}}Link|NVML|Device does not)",
         "nvidia-smi -L",
-        "",
+        "nvidia-smi-list",
         NVIDIA_SMI,
         body=r"GPU \d+: |\s+MIG ",
     ),
@@ -282,6 +283,14 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s+\S|(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] |[A-Z][\w ]{1,30}[:<]"
         r"|[0-9a-f]{2,3}:(?: [0-9a-f]{2}){1,16}$",
         joins=True,
+    ),
+    by_lines(
+        ("ACSCtl:",),
+        FRONT + r"[ \t]{0,20}ACSCtl:[ \t]{1,20}SrcValid[+-] [^\n]{0,120}$",
+        "ACS registers of lspci",
+        "lspci",
+        "pciutils 3.5 to 3.14, ls-ecaps.c",
+        tool="sudo lspci -vv",
     ),
     by_lines(
         (),
@@ -447,6 +456,18 @@ SHAPES: tuple[Shape, ...] = (
         ("Diagnostic ", "Deployment"),
         r"\|\s{0,40}Diagnostic\s{0,40}\|\s{0,80}Result\s{0,80}\|",
         "dcgmi diag",
+        "dcgmi-diag",
+        "NVIDIA/DCGM 2.4 to 4.5, dcgmi/Diag.cpp",
+        tool="dcgmi diag -r 2",
+        body=r"\s*[|+]|Successfully ran diagnostic",
+    ),
+    by_head(
+        ("| Pass", "| Fail", "| Warn", "| Skip"),
+        r"\|[ \t]{1,4}(?:NVML Library|CUDA Main Library|Permissions and OS Blocks|Persistence Mode"
+        r"|Environment Variables|Page Retirement|Graphics Processes|Inforom|Denylist|PCIe|GPU Memory|Memory"
+        r"|Diagnostic|Targeted (?:Stress|Power)|Memory Bandwidth|Pulse Test|NVBandwidth|software)"
+        r"[\w /]{0,24}\|[ \t]{1,4}(?:Pass|Fail|Warn|Skip)\b",
+        "rows of dcgmi diag",
         "dcgmi-diag",
         "NVIDIA/DCGM 2.4 to 4.5, dcgmi/Diag.cpp",
         tool="dcgmi diag -r 2",

@@ -61,10 +61,33 @@ _FREQUENCY = _answer(
     "host",
     "linux, Documentation/admin-guide/pm/cpufreq.rst",
 )
+HOST_ADDRESSES = _answer(
+    r"\A(?:sudo )?getent (?:-s \w{2,12} )?(?:a?hosts(?:v[46])?)(?: [\w.-]{1,253}){0,4}\s*\Z",
+    r"(?:(?:\d{1,3}\.){3}\d{1,3}|[\da-f:]{2,39})[ \t]{1,40}[A-Z\w][\w. -]{0,400}",
+    "getent hosts",
+    "net",
+    "getent(1), glibc",
+)
+HOST_NAME = _answer(
+    r"\A(?:hostname(?: -[fs])?|uname -n|hostnamectl --static|cat /(?:etc|proc/sys/kernel)/hostname)\s*\Z",
+    r"[A-Za-z][\w.-]{0,252}",
+    "hostname",
+    "net",
+    "hostname(1), net-tools and Debian's",
+)
 ANSWERS: tuple[Answer, ...] = (
     _GROUP,
     _IS_ACTIVE,
     _FREQUENCY,
+    HOST_ADDRESSES,
+    HOST_NAME,
+    _answer(
+        r"\A(?:sudo )?systemd-detect-virt(?: -[vcq])?\s*\Z",
+        r"[a-z][\w-]{1,30}",
+        "systemd-detect-virt",
+        "",
+        "systemd 183 to 258, src/detect-virt",
+    ),
     _answer(
         r"\A(?:sudo )?(?:mount|findmnt)\b|/proc/(?:self/|1/)?mounts\b",
         rf"(?:{_ROW}|{_TREE_ROW})[^\n]*",

@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nodedoctor.facts.driver.driver import RIVALS
-from nodedoctor.intake.answers import governors, group_files, own_group, unit_states
+from nodedoctor.intake.answers import (
+    HOST_ADDRESSES,
+    HOST_NAME,
+    governors,
+    group_files,
+    own_group,
+    unit_states,
+)
 from nodedoctor.intake.split import Piece
 
 _LINK = re.compile(
@@ -68,10 +75,30 @@ def interfaces(pieces: Sequence[Piece]) -> str:
         for row in _BRIEF.finditer(piece.text):
             links.setdefault(row["name"], {}).update(_brief_row(row))
     states = [word in _IN_STEP for piece in pieces for word in _CLOCK.findall(piece.text)]
+    name = _own_name(pieces)
     clock: dict[str, Any] = {"unsynchronised": not any(states)} if states else {}
     if offsets := [float(number) for piece in pieces for number in _OFFSET.findall(piece.text)]:
         clock["offset_seconds"] = max(offsets)
-    return json.dumps({"interfaces": links, **({"clock": clock} if clock else {})})
+    if not (links or clock or name):
+        return ""
+    return json.dumps({"interfaces": links, **({"clock": clock} if clock else {}), **name})
+
+
+def _own_name(pieces: Sequence[Piece]) -> dict[str, Any]:
+    """The name of the node and what /etc/hosts and `getent` give it; nothing where they do not name it."""
+    answers = [piece.text.split()[0] for piece in pieces if piece.shape is HOST_NAME.shape]
+    names = answers or [piece.host for piece in pieces if piece.host]
+    if not names:
+        return {}
+    rows = [
+        line.partition("#")[0].split()
+        for piece in pieces
+        if piece.shape.what == "/etc/hosts" or piece.shape is HOST_ADDRESSES.shape
+        for line in piece.text.splitlines()
+    ]
+    own = {names[0], names[0].partition(".")[0]}
+    addresses = [row[0] for row in rows if own.intersection(row[1:])]
+    return {"hostname": names[0], "hosts": [*dict.fromkeys(addresses)]} if addresses else {}
 
 
 def _interface_row(head: re.Match[str], block: str) -> dict[str, Any]:
@@ -183,8 +210,30 @@ def link_states(pieces: Sequence[Piece]) -> str:
     for piece in pieces:
         match = list(_GPU_LINKS.finditer(piece.text))
         blocks += [_link_lines(gpu[1], gpu[2].split()) for gpu in match]
-        blocks += [] if match else [piece.text]
+        blocks += [] if match else [_with_heading(piece.text)]
     return "".join(blocks)
+
+
+_HEADING = re.compile(r"^[ \t]{0,20}GPU (\d{1,3}): ", re.M)
+
+
+def _with_heading(text: str) -> str:
+    """The links of `nvidia-smi nvlink`; rows above the first heading are of the GPU before that."""
+    first = _HEADING.search(text)
+    number = int(first[1]) if first else 0
+    is_cut = first is not None and number > 0 and "Link " in text[: first.start()]
+    return f"GPU {number - 1}: NVIDIA GPU\n{text}" if is_cut else text
+
+
+def link_errors(pieces: Sequence[Piece]) -> str:
+    """`nvidia-smi nvlink -e`, the rows above its first heading included."""
+    return "".join(_with_heading(piece.text) for piece in pieces)
+
+
+def gpu_list(pieces: Sequence[Piece]) -> str:
+    """The longest `nvidia-smi -L`; where a text ends with it, it may go on, and that is marked."""
+    piece = max(pieces, key=lambda piece: piece.text.count("\n"))
+    return f"{piece.text}{'...' if piece.is_last or piece.is_cut else ''}\n"
 
 
 def _link_lines(gpu: str, states: Sequence[str]) -> str:
@@ -213,12 +262,13 @@ _COUNTER_FILE = re.compile(
 )
 
 
+_CLASS = "/sys/class/infiniband/"
 _QUERIED_DEVICE = re.compile(r"(?:-C|--Ca)[ =]?([\w.-]{1,40})")
 
 
 def port_counters(pieces: Sequence[Piece]) -> str:
     """`perfquery` with the device that its command names, and files of sysfs in the same layout."""
-    text = "".join(_named_counters(piece) for piece in pieces if not piece.shape.each_line)
+    text = "".join(_named_counters(piece) for piece in pieces if _CLASS not in piece.text)
     ports: dict[str, str] = {}
     for piece in pieces:
         for device, port, name, value in _COUNTER_FILE.findall(piece.text):
@@ -230,6 +280,8 @@ def port_counters(pieces: Sequence[Piece]) -> str:
 
 def _named_counters(piece: Piece) -> str:
     device = _QUERIED_DEVICE.search(piece.command)
+    if piece.shape.each_line:
+        return f"# Port counters: {device[1] if device else 'the port'}\n{piece.text}"
     return piece.text.replace("counters: Lid", f"counters: {device[1]} Lid") if device else piece.text
 
 
@@ -393,7 +445,9 @@ CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
     "driver-files": loaded_modules,
     "ibv-devinfo": adapters,
     "net": interfaces,
+    "nvidia-smi-list": gpu_list,
     "nvidia-smi-nvlink": link_states,
+    "nvidia-smi-nvlink-errors": link_errors,
     "ethtool": statistics,
     "services": units,
     "disk": file_systems,

@@ -57,11 +57,16 @@ def _verdict_lines(result: Mapping[str, Any], width: int, colour: bool, verbose:
 
 
 def _undated_report(result: Mapping[str, Any]) -> Report:
-    """The report; of a paste without the time at which it was read: that is not when the node was so."""
+    """The report; of a paste without the time at which it was read: that is not when the node was so.
+
+    What only a check in preview warns of is no PASS of a node of which a part was seen.
+    """
     is_pasted = any(item["line"] is not None for item in result["recognised"])
     report = cast("Report", dict(result["report"]))
     if is_pasted:
         report["started"] = ""
+        if report["verdict"] == "pass" and report["causes"]:
+            report["verdict"] = "warn"
     return report
 
 

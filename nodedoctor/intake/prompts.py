@@ -19,6 +19,11 @@ _PROMPT = re.compile(
     r"|(?P<named>(?:[\w.-]{1,64}|\[[\w.-]{1,64}(?: [\w./~-]{1,80})?\]) ?[$#%] ))"
     r"(?P<command>[^\n]*)$"
 )
+_WATCH = re.compile(r"Every \d{1,5}(?:[.,]\d{1,3})?s: (?P<rest>\S[^\n]{0,600})$")
+_WATCHED_AT = re.compile(
+    r" (?:(?P<host>[A-Za-z\d][\w.-]{0,63}): )?(?:[A-Z][a-z]{2} [A-Z][a-z]{2} |\d{4}-\d\d-\d\d )"
+)
+"""The heading of watch(1): what it repeats, since procps 3.3.13 the node's name, and the time."""
 _BEFORE = r"(?:cmd:|sudo |kubectl |docker |srun |ssh |watch |cat |\w+=\S+ )*"
 _TOOLS = (
     r"nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|ib_\w+_bw|ibdiagnet|mlxlink|gpud|rdma|ip|ethtool|"
@@ -49,7 +54,13 @@ class Prompt:
 
 
 def match_prompt(line: str) -> Prompt | None:
-    """A shell's prompt with its command; where it names no host, with one that prints outputs."""
+    """A shell's prompt with its command; where it names no host, with one that prints outputs.
+
+    The heading of `watch` says the same: what is repeated, and where.
+    """
+    if watched := _WATCH.match(line.lstrip(">|# \t")):
+        at = _WATCHED_AT.search(watched["rest"])
+        return Prompt(at["host"] or "", watched["rest"][: at.start()].strip()) if at else None
     match = _PROMPT.match(line)
     if match is None or not _is_typed(match):
         return None

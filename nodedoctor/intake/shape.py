@@ -38,7 +38,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "gpu": (
         *("nvidia-smi", "nvidia-smi-q", "nvidia-smi-xml", "nvidia-smi-topo", "nvidia-smi-topo-p2p"),
         *("nvidia-smi-nvlink", "nvidia-smi-nvlink-errors", "dcgm-health", "gpud-scan", "health-validation"),
-        *("nvrx-health", "driver-files", "nvidia-smi-dmon"),
+        *("nvrx-health", "driver-files", "nvidia-smi-dmon", "nvidia-smi-list"),
     ),
     "rdma": (
         *("ibstat", "ibstatus", "ibv-devinfo", "rdma-link", "mlxlink", "ib-write-bw", "ibdiagnet"),
@@ -48,6 +48,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "kernel": ("kernel-log",),
     "cluster": (
         *("slurm-node", "sinfo", "sinfo-reasons", "kubernetes-node", "kubernetes-nodes", "kubernetes-pod"),
+        "kubernetes-pods",
         *("nvcre-report", "ray-status", "device-plugin"),
     ),
     "services": ("services", "fabric-manager-log", "imex-domain"),

@@ -73,6 +73,8 @@ class Piece:
     """What was typed at the prompt, as `ethtool -S ens1`."""
     is_cut: bool = False
     """Whether lines of it were left out: it was too long."""
+    is_last: bool = False
+    """Whether the text ends with it: what follows may not have been pasted."""
 
 
 @record
@@ -117,7 +119,7 @@ def split(text: str, host: str = "") -> Parts:
     walk = _Walk(host)
     for number, line in enumerate(lines):
         walk.take(number, line, heads.get(number))
-    walk.close()
+    walk.close(at_end=True)
     return Parts(tuple(walk.pieces), tuple(walk.rest), tuple(walk.asides), tuple(walk.prompts))
 
 
@@ -356,13 +358,16 @@ class _Walk:
         while self.rest and self.rest[-1][0] > number + 1 - lines:
             self.rest.pop()
 
-    def close(self) -> None:
-        """End the output under way."""
+    def close(self, *, at_end: bool = False) -> None:
+        """End the output under way; `at_end` where the text ends, too."""
         if self._shape is not None:
             text = "\n".join(self._lines).rstrip("\n") + "\n"
             own = "" if self._shape.probe in _OF_CLUSTERS else self._remote or self._host
             host = self._named or own
-            self.pieces.append(Piece(self._shape, text, self._first + 1, host, self._command))
+            is_last = at_end and not self._foreign
+            self.pieces.append(
+                Piece(self._shape, text, self._first + 1, host, self._command, is_last=is_last)
+            )
         for number, line in self._foreign:
             if line.strip(" \t>|"):
                 self._leave(number, line)
@@ -370,7 +375,7 @@ class _Walk:
 
     def _begin_or_add(self, number: int, line: str, head: _Head) -> None:
         shape = head.shape
-        if not shape.probe and self._shape is not None and _is_of(self._shape, line):
+        if shape.probe in _PLAIN and self._shape is not None and _is_of(self._shape, line):
             self._append_line(line)
             return
         same = self._shape is not None and self._shape.probe == shape.probe and bool(shape.probe)
@@ -456,14 +461,21 @@ _OF_CLUSTERS = (
     "kubernetes-nodes",
     "kubernetes-node",
     "kubernetes-pod",
+    "kubernetes-pods",
     "ray-status",
 )
 """Outputs about other nodes than the one at whose prompt they were asked for."""
+_PLAIN = ("", "nvidia-smi-list")
+"""Outputs whose lines other outputs have, too."""
 _MATRICES = ("nvidia-smi-topo", "nvidia-smi-topo-p2p")
 _HOLDS = {
     "env": ("collect-env",),
     "pip-list": ("collect-env", "pip-list"),
     "nvidia-smi-topo": _MATRICES,
     "priority-counters": ("ethtool",),
+    "kubernetes-node": ("kubernetes-node",),
+    "kubernetes-pods": ("kubernetes-pods",),
+    "lspci": ("lspci",),
+    "perfquery": ("perfquery",),
 }
 """Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

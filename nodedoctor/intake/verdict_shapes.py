@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.facts.verdicts import nccl_lines
+from nodedoctor.facts.verdicts.kubernetes_pods import COMPONENT, STATE
 from nodedoctor.facts.verdicts.nccl_lines import NO_GPUDIRECT_LINE
 from nodedoctor.intake.shape import FRONT, Shape, by_head, by_lines
 
@@ -14,6 +15,7 @@ _OPEN = r"(?:\{\s{0,20})?"
 DCGM = "NVIDIA/DCGM 2.4 to 4.5"
 RDMA_CORE = "linux-rdma/rdma-core 17 to 60"
 KUBECTL = "kubernetes/kubectl 1.10 to 1.35, pkg/describe/describe.go"
+POD_ROWS = "kubernetes/kubernetes 1.10 to 1.35, pkg/printers/internalversion/printers.go (printPod)"
 IMEX = "NVIDIA's IMEX guide, R550 to R590"
 _DESCRIBED = r"\s+\S|[A-Z][\w -]{1,30}:"
 """Lines of `kubectl describe`: headings and keys at one margin, their values further in."""
@@ -134,6 +136,16 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         tool="kubectl describe node NODE",
         body=_DESCRIBED,
     ),
+    by_lines(
+        ("Pressure ", "Ready ", "Unavailable ", "Problem ", "Deadlock ", "Filesystem ", "Unhealthy "),
+        FRONT + r"[ \t]{0,12}[A-Z]\w{2,60}[ \t]{1,60}(?:True|False|Unknown)[ \t]{1,40}"
+        r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} [\d:]{8} [+-]\d{4}[ \t][^\n]{1,800}$",
+        "conditions of kubectl describe node",
+        "kubernetes-node",
+        KUBECTL,
+        tool="kubectl describe node NODE",
+        body=r"(?:Capacity|Allocatable):$|\s+\S",
+    ),
     by_head(
         ("Name: ", "Name:\t"),
         r"Name:[ \t]{1,40}[\w.-]{1,253}[ \t]{0,20}\n[^\n]{0,80}?Namespace:[ \t]{1,40}\S",
@@ -143,6 +155,26 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         tool="kubectl describe pod POD",
         body=_DESCRIBED,
         first=True,
+    ),
+    by_head(
+        ("RESTARTS",),
+        r"(?:NAMESPACE[ \t]{1,60})?NAME[ \t]{1,300}READY[ \t]{1,60}STATUS[ \t]{1,60}RESTARTS[^\n]{0,200}\n"
+        rf"(?:[^\n]{{0,500}}\n){{0,3}}?[^\n]{{0,160}}?\b{COMPONENT}[ \t]{{1,200}}{STATE}",
+        "kubectl get pods",
+        "kubernetes-pods",
+        POD_ROWS,
+        tool="kubectl get pods -n gpu-operator -o wide",
+        body=rf"(?:[a-z][\w-]{{0,62}}[ \t]{{1,60}})?[a-z\d][\w.-]{{2,252}}[ \t]{{1,200}}{STATE}",
+        first=True,
+    ),
+    by_lines(
+        ("nvidia-", "gpu-", "dcgm-", "mofed-", "network-operator"),
+        rf"{FRONT}[ \t]{{0,8}}(?:[a-z][\w-]{{0,62}}[ \t]{{1,60}})?{COMPONENT}[ \t]{{1,200}}{STATE}"
+        r"(?:[ \t][^\n]{0,300})?$",
+        "rows of kubectl get pods",
+        "kubernetes-pods",
+        POD_ROWS,
+        tool="kubectl get pods -n gpu-operator -o wide",
     ),
     by_head(
         ("STATUS",),
@@ -293,6 +325,17 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     by_lines(
+        (":....",),
+        FRONT + r"(?:SymbolErrorCounter|Link(?:ErrorRecovery|Downed)Counter"
+        r"|Port(?:Rcv|Xmit|Unicast|Multicast)\w{3,40}|LocalLinkIntegrityErrors|ExcessiveBufferOverrunErrors|VL15Dropped|QP1Dropped|CounterSelect2?)"
+        r":\.{2,60}\d{1,20}[ \t]{0,20}$",
+        "rows of perfquery",
+        "perfquery",
+        f"{RDMA_CORE}, infiniband-diags/perfquery.c",
+        tool="perfquery",
+        body=r"[A-Z]\w{3,60}:\.{2,60}",
+    ),
+    by_lines(
         ("/counters/",),
         FRONT + r"/sys/class/infiniband/[\w.-]{1,40}/ports/\d{1,3}/counters/\w{3,60}[:=] ?"
         r"\d{1,20}[ \t]{0,20}$",
@@ -338,7 +381,7 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
     ),
     by_lines(
         ("modprobe: ",),
-        FRONT + r"modprobe: (?:ERROR|FATAL): (?:could not insert 'nvidia[\w-]{0,30}': (?:Key |Required key )"
+        FRONT + r"modprobe: (?:ERROR|FATAL): (?:could not insert 'nvidia[\w-]{0,30}': [A-Z]"
         r"|Module nvidia[\w/-]{0,30} not found in directory )[^\n]*$",
         "why modprobe loads no module",
         "host-messages",

@@ -298,9 +298,10 @@ def _recurrence_text(cause: Cause) -> str:
 def _jobs_answer(report: Report, cause: Cause) -> str:
     """Whether new jobs may start; empty where "yes" would contradict what the same page asks for.
 
-    A warning about a part that has to be replaced or reset keeps no job away by itself, and invites none.
+    A warning about a part that has to be replaced or reset keeps no job away by itself, and invites none;
+    a paste, which has no time, shows a part of the node, and its scheduler may have taken it out.
     """
-    if cause["schedulable"] == "yes" and cause["action"] in _TAKES_THE_NODE:
+    if cause["schedulable"] == "yes" and (cause["action"] in _TAKES_THE_NODE or not report["started"]):
         return ""
     of_container = cause["action"] == "fix-job" or cause["id"].startswith("container.")
     broken = cause["status"] == Status.FAIL.value and cause["owner"] == "you" and of_container

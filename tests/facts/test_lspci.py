@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,126 @@ def test_an_adapter_alone_is_judged_by_its_own_maximum_and_a_gpu_by_its_load(
         seen = snapshot_of(pieces, "").observations
         shown = alarms(replay(tmp_path, {name: item.text for name, item in seen.items()}))
         assert bool(shown) is (busy and speed != "32")
+
+
+UPSTREAM = (
+    "0f:00.0 PCI bridge: Broadcom / LSI PEX890xx PCIe Gen 5 Switch (rev b0)\n"
+    "\tBus: primary=0e, secondary=10, subordinate=10\n"
+)
+
+
+@pytest.mark.parametrize("kind", [NIC, CARD])
+@pytest.mark.parametrize(
+    ("port", "state", "sick"),
+    [
+        ("32GT/s, Width x16", "16GT/s (downgraded), Width x8 (downgraded)", (True, True)),
+        ("32GT/s, Width x16", "32GT/s (ok), Width x8 (downgraded)", (True, True)),
+        ("32GT/s, Width x16", "16GT/s (downgraded), Width x16 (ok)", (True, False)),
+        ("32GT/s, Width x16", "32GT/s (ok), Width x16 (ok)", (False, False)),
+        ("16GT/s, Width x8", "16GT/s (downgraded), Width x8 (downgraded)", (False, False)),
+        ("16GT/s, Width x16", "16GT/s (downgraded), Width x16 (ok)", (False, False)),
+        ("8GT/s, Width x4", "8GT/s (downgraded), Width x4 (downgraded)", (False, False)),
+        ("", "16GT/s (downgraded), Width x8 (downgraded)", (True, False)),
+        ("", "32GT/s (ok), Width x4 (downgraded)", (True, False)),
+        ("", "32GT/s (ok), Width x8 (downgraded)", (False, False)),
+        ("", "16GT/s (downgraded), Width x16 (ok)", (False, False)),
+    ],
+)
+def test_what_a_link_lacks_is_judged_by_the_port_above_it(
+    tmp_path: Path, kind: str, port: str, state: str, sick: tuple[bool, bool]
+):
+    """Below what both ends can do is a fault, what the slot cannot do is none; idle GPUs slow down."""
+    text = bus(state, kind=kind).replace(
+        "\t\tLnkSta", "\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\t\tLnkSta"
+    )
+    above = f"{UPSTREAM}\t\tLnkCap:\tPort #1, Speed {port}\n\t\tLnkSta:\tSpeed {state}\n\n" if port else ""
+    report = replay(tmp_path, {"lspci": above + text})
+    assert bool(alarms(report)) is sick[kind == CARD], alarms(report)
+    shown = [finding.summary for result in report.results for finding in result.findings]
+    assert not (port and any("may be of that" in line or "no wider slot known" in line for line in shown))
+
+
+def acs_lines(*states: str) -> str:
+    """What `grep -i acsctl` leaves of `lspci -vvv`."""
+    rest = "UpstreamFwd{0} EgressCtrl- DirectTrans-"
+    return "".join(
+        f"\t\tACSCtl:\tSrcValid{state} TransBlk- ReqRedir{state} CmpltRedir{state} {rest.format(state)}\n"
+        for state in states
+    )
+
+
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [("++-", "at 2 of 3 bridges"), ("---", "no ACS redirection at 3"), ("+", "at 1 of 1")],
+)
+def test_registers_without_their_bridges_are_read_and_accuse_none(tmp_path: Path, states: str, words: str):
+    pieces = split(f"$ sudo lspci -vvv | grep -i acsctl\n{acs_lines(*states)}").pieces
+    assert [piece.shape.probe for piece in pieces] == ["lspci"]
+    report = replay(tmp_path, {"lspci": pieces[0].text})
+    assert alarms(report) == []
+    (result,) = [result for result in report.results if result.check == "pcie.acs"]
+    assert words in result.findings[0].summary
+    assert (result.findings[0].status.value == "unknown") is ("+" in states)
+
+
+PORT = """16:0{0}.0 PCI bridge: Broadcom / LSI PEX890xx PCIe Gen 5 Switch (rev b0)
+\tBus: primary=16, secondary={1}, subordinate={1}, sec-latency=0
+\tCapabilities: [68] Express (v2) Downstream Port (Slot+), MSI 00
+"""
+
+
+@pytest.mark.parametrize("ports", [1, 2, 3])
+def test_what_is_below_switches_may_be_shown_by_a_short_list(tmp_path: Path, ports: int):
+    """The bridges of `lspci -vvv`, and GPUs and adapters as `lspci` alone lists them."""
+    text = "".join(PORT.format(n, 18 + n) + acs_lines("+") for n in range(ports))
+    text += "".join(f"{18 + n}:00.0 {MODULE if n % 2 else NIC}\n" for n in range(ports))
+    found = [alarm for alarm in alarms(replay(tmp_path, {"lspci": text})) if "pcie.acs" in alarm]
+    assert len(found) == (ports > 1)
+    disks = re.sub(r"(\d\d:00.0) .*", r"\1 Non-Volatile memory controller: Samsung NVMe SSD", text)
+    assert alarms(replay(tmp_path, {"lspci": disks})) == []
+
+
+def gpu_list(count: int, name: str = "NVIDIA H100 80GB HBM3") -> str:
+    return "".join(
+        f"GPU {n}: {name} (UUID: GPU-240306c2-24b6-d5b9-c1d2-bf5b8d72{n:04})\n" for n in range(count)
+    )
+
+
+DISPLAY = "02:00.0 VGA compatible controller: NVIDIA Corporation GT218 [GeForce 210] (rev a2)\n"
+
+
+@pytest.mark.parametrize("state", ["32GT/s, Width x16", ""])
+@pytest.mark.parametrize("display", ["", DISPLAY])
+@pytest.mark.parametrize(
+    ("listed", "on_bus", "ends", "sick"),
+    [
+        (7, 8, True, True),
+        (3, 4, True, True),
+        (5, 8, True, True),
+        (7, 8, False, False),
+        (8, 8, True, False),
+        (8, 3, True, False),
+        (4, 8, True, False),
+        (2, 8, True, False),
+        (1, 8, True, False),
+    ],
+)
+def test_a_shorter_list_than_the_bus_is_a_lost_gpu(
+    tmp_path: Path, state: str, display: str, listed: int, on_bus: int, ends: bool, sick: bool
+):
+    """A part that a job may have, or a list that may be cut off, is none."""
+    seen = bus(*[state] * on_bus, kind=MODULE)
+    seen = seen if state else re.sub(r"\t\t.*\n", "", seen)
+    text = f"$ lspci\n{display}{seen}$ nvidia-smi -L\n{gpu_list(listed)}" + "$ \n" * ends
+    pieces = [NodeOutput(piece, "paste") for piece in split(text).pieces]
+    observations = snapshot_of(pieces, "").observations
+    assert {"lspci", "nvidia-smi-list"} <= {*observations}
+    found = alarms(replay(tmp_path, {name: item.text for name, item in observations.items()}))
+    expected = f"FAIL driver.list-complete@: the driver lists {listed} GPUs, {on_bus} are on the PCI bus"
+    assert [alarm.partition(": 1 ")[0].partition(": 3 ")[0] for alarm in found] == [expected] * sick
+
+
+def test_virtual_functions_are_not_counted_as_gpus(tmp_path: Path):
+    text = bus(*["32GT/s, Width x16"] * 3, kind=CARD).replace("12:00.0", "11:00.4")
+    report = replay(tmp_path, {"lspci": text, "nvidia-smi-list": gpu_list(2)})
+    assert alarms(report) == []

@@ -259,6 +259,34 @@ def test_gpudirect_that_nccl_does_not_use_is_a_warning_beside_the_log(front: str
         assert result.triage["kind"] == plain["kind"]
 
 
+REFUSED = "modprobe: ERROR: could not insert 'nvidia_peermem': {0}\n"
+
+
+@pytest.mark.parametrize(
+    ("why", "words"),
+    [
+        ("Invalid argument", "does not fit the RDMA stack"),
+        ("Unknown symbol in module, or unknown parameter (see dmesg)", "does not fit the RDMA stack"),
+        ("Key was rejected by service", "Secure Boot"),
+    ],
+)
+def test_why_a_module_is_refused_comes_before_what_it_breaks(why: str, words: str):
+    """The module is not to be loaded again, as that was refused: its build has to change."""
+    text = f"$ sudo modprobe nvidia_peermem\n{REFUSED.format(why)}$ cat job.log\n{NO_GPUDIRECT}"
+    (node,) = reading(text).nodes
+    (cause,) = node.report["causes"]
+    assert cause["subjects"] == ["module:nvidia_peermem"]
+    assert "tools.verdicts@gpudirect-rdma" in cause["explains"]
+    (refused,) = [
+        finding
+        for entry in node.report["results"]
+        for finding in entry["findings"]
+        if finding["subject"] == "module:nvidia_peermem"
+    ]
+    assert words in refused["summary"] and refused["fix"]
+    assert not any("modprobe" in step["command"] for step in refused["fix"]["steps"])
+
+
 def test_a_gpu_too_far_from_an_adapter_is_no_fault():
     line = "gpu-7:2566:2739 [0] NCCL INFO GPU Direct RDMA Disabled for GPU 1b000 / HCA 3 (distance 7 >= 4)"
     assert reading(f"{SETS_UP}{line}\n").nodes == []

@@ -144,7 +144,135 @@ def test_the_same_paste_of_a_healthy_node_gets_no_alarm(tmp_path: Path, probe: s
     assert alarms(replay(tmp_path, {probe: text})) == []
 
 
+@pytest.mark.parametrize(
+    ("model", "rack"), [("NVIDIA GB200", True), ("NVIDIA GB300", True), ("NVIDIA H200", False)]
+)
+def test_the_fabric_manager_of_a_rack_is_not_started_on_its_trays(tmp_path: Path, model: str, rack: bool):
+    bus = "00000008:01:00.0"
+    about = {
+        "Product Name": model,
+        "PCI": {"Bus Id": bus},
+        "Fabric": {"State": "In Progress", "Status": "N/A"},
+    }
+    report = replay(tmp_path, {"nvidia-smi-q": smi_texts.q([smi_texts.q_gpu(bus, about)])})
+    (fix,) = [
+        finding.fix
+        for result in report.results
+        for finding in result.findings
+        if result.check == "fabric.state" and finding.fix
+    ]
+    assert any("nvidia-fabricmanager" in command for command in fix.commands) is not rack
+    assert any("nvidia-imex" in command for command in fix.commands) is rack
+
+
+LOW_CLOCKS = (
+    "        SW Power Cap                                   : Not Active\n"
+    "        HW Slowdown                                    : {0}\n"
+    "            HW Thermal Slowdown                        : Not Active\n"
+    "            HW Power Brake Slowdown                    : {0}\n"
+    "    Clocks Event Reasons Counters\n"
+    "        HW Power Braking                               : 8812 us\n"
+)
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+@pytest.mark.parametrize(("state", "sick"), [("Active", True), ("Not Active", False)])
+def test_reasons_for_low_clocks_are_read_without_their_heading(cut: int, state: str, sick: bool):
+    """What was cut out of an output is no tool that fails, either."""
+    text = "".join(LOW_CLOCKS.format(state).splitlines(keepends=True)[cut:])
+    (node,) = read(["-"], stdin=text.encode()).nodes
+    headlines = [cause["headline"] for cause in node.report["causes"]]
+    assert bool(headlines) is sick
+    assert all("power brake" in headline for headline in headlines)
+
+
+@pytest.mark.parametrize("deeper", [0, 4, 8])
+@pytest.mark.parametrize(("failed", "sick"), [("Yes", True), ("No", False)])
+def test_rows_below_a_heading_that_a_mail_moved_in_are_read(
+    tmp_path: Path, deeper: int, failed: str, sick: bool
+):
+    rows = {"Correctable Error": "0", "Pending": "No", "Remapping Failure Occurred": failed}
+    errors = {"Aggregate": {"DRAM Correctable": "0"}}
+    about = {"ECC Errors": errors, "PCI": {"Bus Id": "00000000:1B:00.0"}, "Remapped Rows": rows}
+    head, heading, rest = smi_texts.q([smi_texts.q_gpu("00000000:1B:00.0", about)]).partition(
+        "    Remapped Rows"
+    )
+    moved = "".join(f"{' ' * deeper}{line}\n" for line in (heading + rest).splitlines())
+    found = alarms(replay(tmp_path, {"nvidia-smi-q": head + moved}))
+    assert [alarm.partition(":")[0] for alarm in found] == ["FAIL memory.remap@gpu"] * sick
+
+
+CALLER = "[  99.5] python3 invoked oom-killer: gfp_mask=0x1100dca(GFP_HIGHUSER_MOVABLE|__GFP_ZERO), order=0\n"
+VICTIM = "[  99.6] Out of memory: Killed process 812 (worker) total-vm:9kB, anon-rss:2097152kB\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "words"), [(CALLER, "called by python3"), (CALLER + VICTIM, "OOM kill of worker")]
+)
+def test_the_oom_killers_first_line_is_a_sign_alone(tmp_path: Path, log: str, words: str):
+    (alarm,) = alarms(replay(tmp_path, {"kernel-log": log}))
+    assert words in alarm
+
+
+DIAG = "| NVML Library              | Pass                                           |\n"
+DIAG_FAIL = "| GPU Memory                | {0} - GPU: 5                                  |\n"
+
+
+@pytest.mark.parametrize("front", ["", "> "])
+@pytest.mark.parametrize(("result", "sick"), [("Fail", True), ("Pass", False)])
+def test_rows_of_the_diagnostic_are_read_without_their_heading(front: str, result: str, sick: bool):
+    text = "".join(f"{front}{line}\n" for line in (DIAG * 3 + DIAG_FAIL.format(result)).splitlines())
+    (node,) = read(["-"], stdin=text.encode()).nodes
+    assert ["GPU Memory: Fail GPU 5" in cause["headline"] for cause in node.report["causes"]] == [True] * sick
+
+
+@pytest.mark.parametrize("prompt", ["", "$ sudo perfquery -C mlx5_3 | grep -v Rcv\n"])
+@pytest.mark.parametrize("downs", [0, 37])
+def test_counters_of_perfquery_are_read_without_their_heading(prompt: str, downs: int):
+    text = f"{prompt}PortXmitDiscards:................12\nLinkDownedCounter:...............{downs}\n"
+    text += "SymbolErrorCounter:..............65535\n"
+    (node,) = read(["-"], stdin=text.encode()).nodes
+    findings = [finding for result in node.report["results"] for finding in result["findings"]]
+    (alarm,) = [finding["summary"] for finding in findings if finding["status"] == "warn"]
+    where = "mlx5_3" if prompt else "the port"
+    first = "LinkDownedCounter 37 and " if downs else ""
+    assert f"perfquery: {where}: {first}SymbolErrorCounter 65535" in alarm
+
+
+NVLINK = "GPU {0}: NVIDIA A100-SXM4-40GB (UUID: GPU-240306c2-24b6-d5b9-c1d2-bf5b8d72{0:04})\n"
+
+
+@pytest.mark.parametrize("sick", [0, 1, 2])
+@pytest.mark.parametrize("cut", [1, 2, 7])
+def test_links_above_the_first_heading_are_of_the_gpu_before_it(tmp_path: Path, sick: int, cut: int):
+    """The beginning of `nvidia-smi nvlink -e` was left out: the rest of its first GPU is judged, too."""
+    blocks = [
+        NVLINK.format(gpu)
+        + "".join(
+            f"\t Link {link}: Replay Errors: {18000 * (gpu == sick and link == 5)}\n"
+            f"\t Link {link}: CRC Errors: 0\n"
+            for link in range(6)
+        )
+        for gpu in range(3)
+    ]
+    text = "".join(blocks[1].splitlines(keepends=True)[cut:]) + blocks[2]
+    pieces = [NodeOutput(piece, "paste") for piece in split(text).pieces]
+    (observation,) = snapshot_of(pieces, "").observations.values()
+    found = alarms(replay(tmp_path, {observation.probe: observation.text}))
+    expected = f"WARN nvlink.errors@gpu:{sick}: many errors since driver load: Link 5: replay 18000"
+    assert found == ([expected] if sick else [])
+
+
 UP, DOWN = "PORT_ACTIVE (4)", "PORT_DOWN (1)"
+
+
+@pytest.mark.parametrize("ports", [1, 2, 3, 4, 8])
+def test_disabled_ports_alone_are_no_alarm_where_no_set_of_rails_is_shown(tmp_path: Path, ports: int):
+    """Somebody switched them off, and what the rest of the node has was not pasted."""
+    text = devinfo(*[DOWN] * ports)
+    off = text.replace("POLLING (2)", "DISABLED (3)")
+    assert bool(alarms(replay(tmp_path, {"ibv-devinfo": off}))) is (ports >= 4)
+    assert alarms(replay(tmp_path, {"ibv-devinfo": text}))
 
 
 def devinfo(*ports: str, part: int = 4129, lane: str = "100.0 Gbps (128)", first: int = 0) -> str:

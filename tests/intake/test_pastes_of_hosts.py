@@ -532,3 +532,93 @@ def test_a_row_of_df_is_no_prompt_and_its_share_is_that_of_df(tmp_path: Path, so
     parts = split(text)
     assert len(parts.pieces) == 1 and not parts.rest
     assert json.loads(file_systems(parts.pieces))["statvfs"]["/work"]["used_percent"] == 66
+
+
+@pytest.mark.parametrize("status", ["True", "False"])
+@pytest.mark.parametrize("cut", range(3, 9))
+def test_conditions_are_read_below_whatever_heading_was_cut_off(tmp_path: Path, status: str, cut: int):
+    """Rows of `kubectl describe node` are known by their own form: their heading may not have been pasted."""
+    row = f"  DiskPressure     {status}   Mon, 05 Jan 2026 10:00:00 +0000   KubeletDisk   its disk\n"
+    lines = KUBERNETES.replace("  EtcdIsVoter", row + "  EtcdIsVoter").splitlines(keepends=True)
+    found = judged(tmp_path, "".join(lines[cut:]), deep=True)
+    assert ["DiskPressure is True" in alarm for alarm in found] == ([True] if status == "True" else [])
+    alone = judged(tmp_path, "".join(lines[max(cut, 8) : 11]), deep=True)
+    assert ["DiskPressure is True" in alarm for alarm in alone] == [True] * (status == "True")
+
+
+PODS = [
+    ("gpu-feature-discovery-4q8zb", "Init:0/1", "0", "0/1"),
+    ("gpu-operator-6b8f8d5b6c-9m5ts", "Running", "1 (32d ago)", "1/1"),
+    ("nvidia-cuda-validator-pzx5g", "Completed", "0", "0/1"),
+    ("nvidia-device-plugin-daemonset-hx4dc", "Init:0/1", "0", "0/1"),
+    ("nvidia-driver-daemonset-l2w9p", "{0}", "14 (2m41s ago)", "{1}"),
+]
+
+
+def pod_table(state: str, age: str, *, wide: bool = True, spaces: bool = False) -> str:
+    """`kubectl get pods` of the GPU operator, whose driver pod is in a state."""
+    ready = "1/1" if state == "Running" else "0/1"
+    head = f"{'NAMESPACE      ' * spaces}NAME{' ' * 40}READY   STATUS{' ' * 12}RESTARTS{' ' * 8}AGE"
+    rows = [head + "   IP            NODE   NOMINATED NODE" * wide]
+    for name, status, restarts, count in PODS:
+        what = "Running" if state == "Running" and "Init" in status else status.format(state)
+        number = "1/1" if what == "Running" else count.format("", ready)
+        rows.append(
+            f"{'gpu-operator   ' * spaces}{name:<44}{number}     {what:<24}{restarts:<16}{age}"
+            + "   10.42.3.18    gpu-7    <none>" * wide
+        )
+    return "\n".join(rows) + "\n"
+
+
+@pytest.mark.parametrize("prompt", ["", "$ kubectl get pods -n gpu-operator\n"])
+@pytest.mark.parametrize("cut", [0, 1, 3])
+@pytest.mark.parametrize(("wide", "spaces"), [(True, False), (False, False), (True, True)])
+@pytest.mark.parametrize(
+    ("state", "age", "sick"),
+    [
+        ("CrashLoopBackOff", "61m", True),
+        ("Init:CrashLoopBackOff", "3d4h", True),
+        ("ImagePullBackOff", "2m", True),
+        ("Error", "9s", True),
+        ("Running", "12d", False),
+        ("Init:0/1", "45s", False),
+        ("ContainerCreating", "3m10s", False),
+    ],
+)
+def test_pods_of_the_gpu_operator_are_judged_and_are_no_log(
+    prompt: str, cut: int, wide: bool, spaces: bool, state: str, age: str, sick: bool
+):
+    lines = pod_table(state, age, wide=wide, spaces=spaces).splitlines(keepends=True)
+    result = of_mail(prompt + "".join(lines[cut:]))
+    assert result["triage"] is None
+    assert ("nvidia-driver-daemonset-l2w9p" in str(result["headline"])) is sick
+    assert (state in str(result["headline"])) is sick
+
+
+@pytest.mark.parametrize(("age", "sick"), [("4m", False), ("61m", True), ("2d", True)])
+def test_a_component_that_waits_for_long_is_a_warning(tmp_path: Path, age: str, sick: bool):
+    found = judged(tmp_path, pod_table("Init:0/1", age), deep=True)
+    assert bool([alarm for alarm in found if "for a long time: nvidia-driver" in alarm]) is sick
+
+
+HOSTS = "127.0.0.1 localhost\n{0} trainer-0\n\n# for IPv6\n::1     ip6-localhost ip6-loopback\n"
+GETENT = "ubuntu@trainer-0:~$ getent hosts trainer-0\n{0}       trainer-0\n"
+MESH = (
+    "[rank1]: RuntimeError: Gloo connectFullMesh failed with [../gloo/transport/tcp/pair.cc:144] no error\n"
+)
+STARTED = "ubuntu@trainer-0:~$ torchrun --nnodes 2 t.py\n"
+
+
+@pytest.mark.parametrize("text", ["ubuntu@trainer-0:~$ cat /etc/hosts\n" + HOSTS, GETENT])
+@pytest.mark.parametrize(("address", "sick"), [("127.0.1.1", True), ("127.0.0.1", True), ("10.4.0.7", False)])
+def test_a_name_that_leads_to_itself_explains_ranks_that_do_not_meet(text: str, address: str, sick: bool):
+    """On one node it is as Debian installs it, and no problem."""
+    shown = text.format(address)
+    alone = of_mail(shown)
+    assert alone["triage"] is None and not alone["unrecognised"]
+    assert str(alone["headline"]).startswith("no problem found")
+    assert f"trainer-0 resolves to {address}" in str(alone["shows"])
+    beside = of_mail(shown + STARTED + MESH)
+    assert (f"trainer-0 resolves to {address}" in str(beside["headline"])) is sick
+    elsewhere = of_mail(shown + STARTED + "ValueError: bad row\n")
+    assert "resolves to" not in str(elsewhere["headline"])

@@ -305,3 +305,50 @@ def test_the_conditions_of_a_node_are_read_without_its_name(ready: bool):
     assert piece.shape.probe == "kubernetes-node"
     found = alarms(f"$ kubectl describe node a7 | sed -n '/Conditions/,$p'\n{piece.text}")
     assert ["container runtime is down" in line for line in found] == ([] if ready else [True])
+
+
+@pytest.mark.parametrize("front", ["", "> "])
+@pytest.mark.parametrize(
+    ("heading", "host"),
+    [
+        ("Every 2.0s: nvidia-smi          gpu-07: Fri Dec  6 15:20:11 2024", "gpu-07"),
+        ("Every 0,5s: nvidia-smi; date    gpu-07.example: 2024-12-06 15:20:11", "gpu-07.example"),
+        ("Every 2.0s: nvidia-smi          Fri Dec  6 15:20:11 2024", ""),
+    ],
+)
+def test_the_heading_of_watch_names_the_node(front: str, heading: str, host: str):
+    text = f"{heading}\n\n{smi_texts.table(smi_texts.row(0))}"
+    parts = split("".join(f"{front}{line}\n" for line in text.splitlines()))
+    assert [piece.host for piece in parts.pieces] == [host]
+    assert not parts.rest
+    assert parts.pieces[0].command.startswith("nvidia-smi")
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 8])
+@pytest.mark.parametrize(("action", "sick"), [("Reboot", True), ("GPU Reset", True), ("None", False)])
+def test_the_drivers_recovery_action_is_read_alone(gpus: int, action: str, sick: bool):
+    line = "    GPU Recovery Action                                : {0}\n"
+    typed = "$ nvidia-smi -q | grep 'GPU Recovery Action'\n"
+    found = alarms(typed + line.format("None") * (gpus - 1) + line.format(action))
+    assert bool(found) is sick
+    assert all(f"@gpu:{gpus - 1}" in alarm for alarm in found)
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("systemd-detect-virt", "none\n"),
+        (
+            "cat /proc/driver/nvidia/version",
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.171.04  Tue\n",
+        ),
+        (
+            "sudo fuser -v /dev/nvidia*",
+            "             USER   PID ACCESS COMMAND\n/dev/nvidia3: kim 71233 F...m py\n",
+        ),
+    ],
+)
+def test_what_our_own_advice_prints_is_known(command: str, answer: str):
+    result = reading(f"$ {command}\n{answer}")
+    assert result.recognised and not result.unrecognised
+    assert result.triage is None and not result.nodes

@@ -385,6 +385,7 @@ PROCESS_LIST = """    PID    PPID STAT     ELAPSED USER     CMD
 """
 PASTES: dict[str, str] = {
     "bandwidth-test": BANDWIDTH_TEST,
+    "nvidia-smi-list": "GPU 0: NVIDIA H200 (UUID: GPU-240306c2-24b6-d5b9-c1d2-bf5b8d720eaf)\n",
     "nvidia-smi": smi_texts.table(smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0")),
     "nvidia-smi-q": smi_texts.q([smi_texts.q_gpu("00000000:18:00.0", {"Product Name": smi_texts.H100})]),
     "nvidia-smi-xml": smi_texts.xml([smi_texts.xml_gpu()]),
@@ -431,6 +432,8 @@ PASTES: dict[str, str] = {
     "sinfo-reasons": SINFO,
     "ray-status": RAY_STATUS,
     "kubernetes-pod": POD,
+    "kubernetes-pods": "NAME                          READY   STATUS    RESTARTS   AGE\n"
+    "nvidia-driver-daemonset-7xkfp 1/1     Running   0          12d\n",
     "kubernetes-nodes": NODES,
     "sinfo": STATES,
     "disk": DF,

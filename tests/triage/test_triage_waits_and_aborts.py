@@ -99,6 +99,27 @@ LIMITS = [
 ]
 
 
+WRAPPERS = (
+    "CUDA driver initialization failed, you might not have a CUDA gpu.",
+    "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before?",
+)
+NUMBERS = [
+    ("802: system not yet initialized", "nvlink_fabric"),
+    ("803: system has unsupported display driver / cuda driver combination", "version_mismatch"),
+    ("804: forward compatibility was attempted on non supported HW", "version_mismatch"),
+    ("100: no CUDA-capable device is detected", "driver_problem"),
+]
+
+
+@pytest.mark.parametrize(("number", "cause"), NUMBERS)
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_the_number_of_an_error_says_more_than_the_words_around_it(
+    wrapper: str, number: str, cause: str, tmp_path: Path
+) -> None:
+    text = f"Traceback (most recent call last):\nRuntimeError: {wrapper} Error {number}\n"
+    assert judged(tmp_path, text).verdict.cause == cause
+
+
 @pytest.mark.parametrize(("text", "cause", "words"), LIMITS)
 def test_what_a_container_or_a_guest_lacks(
     text: str, cause: str, words: tuple[str, ...], tmp_path: Path

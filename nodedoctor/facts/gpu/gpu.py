@@ -257,6 +257,11 @@ class Gpu:
         """
         return self.index if self.numbered else self.bus_id
 
+    @property
+    def selector(self) -> int | str:
+        """The same as a word of a command; its place in the text where nothing names it."""
+        return self.index if self.handle is None else self.handle
+
 
 NOT_READ = frozenset({"index", "numbered", "errors", "untold_here", "printed", "sources"})
 """Fields of a GPU that are no values of its own."""

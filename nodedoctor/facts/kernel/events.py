@@ -123,13 +123,17 @@ class PcieError(LogEvent):
 
 @record
 class OomKill(LogEvent):
-    """A process the kernel ended because memory ran out; `limited` by a control group, else by the node."""
+    """A process the kernel ended because memory ran out; `limited` by a control group, else by the node.
+
+    `is_victim` is False for the process that asked for memory when there was none: another may have ended.
+    """
 
     pid: int
     name: str
     rss_gib: float | None = None
     limited: bool = False
     cgroup: str | None = None
+    is_victim: bool = True
 
 
 @record

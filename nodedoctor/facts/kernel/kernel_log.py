@@ -312,7 +312,10 @@ _READERS: tuple[tuple[tuple[str, ...], Callable[[KernelLine, str], LogEvent | No
         ("PCIe Bus Error", "DPC: containment", "pciehp", "retraining", "[Hardware Error]", "inaccessible"),
         lambda line, text: system.pcie(line, tuple(following(text, line.when.at, 12))),
     ),
-    (("Killed process", "Kill process", "oom_memcg="), lambda line, _: system.oom(line)),
+    (
+        ("Killed process", "Kill process", "oom_memcg=", "invoked oom-killer"),
+        lambda line, _: system.oom(line) or system.oom_caller(line),
+    ),
     (_STALL, lambda line, text: system.stall(line, following(text, line.when.at, _STACK_LINES))),
     (("EDAC ", "hardware memory error", "Memory failure:"), lambda line, _: system.ram(line)),
     (storage.STORAGE_WORDS, lambda line, _: storage.storage(line)),
@@ -357,4 +360,4 @@ def _merge_kills(killed: list[OomKill], cgroups: Mapping[int, str]) -> Iterator[
     for kill in latest.values():
         group = cgroups.get(kill.pid)
         limited = kill.limited or group is not None
-        yield OomKill(kill.when, kill.text, kill.pid, kill.name, kill.rss_gib, limited, group)
+        yield replace(kill, limited=limited, cgroup=group)

@@ -50,6 +50,7 @@ _OOM = regex(
     r"(?P<rest>.*)",
     re.DOTALL,
 )
+_OOM_CALLER = regex(r"(?:^|\] |: )([^\s:]{1,64}) invoked oom-killer: ")
 _OOM_CGROUP = regex(r"oom_memcg=(?P<cgroup>[^,]{1,300}).*?\bpid=(?P<pid>\d{1,9})")
 _ANON = regex(r"(?:anon-rss|file-rss|shmem-rss):(\d{1,15})kB")
 
@@ -183,6 +184,12 @@ def oom(line: KernelLine) -> OomKill | None:
         round(sum(sizes) / 1024**2, 1) if sizes else None,
         limited="emory cgroup out of memory" in line.text,
     )
+
+
+def oom_caller(line: KernelLine) -> OomKill | None:
+    """The line with which the OOM killer begins, of the process that asked for memory."""
+    match = _OOM_CALLER.search(line.text)
+    return OomKill(line.when, line.text[:EVIDENCE], 0, match[1], is_victim=False) if match else None
 
 
 def mount_back(line: KernelLine) -> str | None:

@@ -71,6 +71,7 @@ class Net:
     `name_error` why it has none. `input_rules` are those of the packet filter, None where we may not look.
     `clock_error_seconds` is the kernel's own bound; `synchronised` None where not known;
     `clock_offset_seconds` what a pasted `chronyc tracking` says the clock is away from NTP time.
+    `resolver_shown`: name servers were looked for.
     """
 
     interfaces: tuple[Interface, ...] = ()
@@ -81,6 +82,7 @@ class Net:
     name_error: str | None = None
     name_seconds: float | None = None
     nameservers: tuple[str, ...] = ()
+    resolver_shown: bool = True
     ufw: bool = False
     input_rules: tuple[str, ...] | None = None
     synchronised: bool | None = None
@@ -114,6 +116,7 @@ class Net:
             name_error=error if isinstance(error, str) else None,
             name_seconds=number(answer.get("seconds")),
             nameservers=texts(document, "nameservers"),
+            resolver_shown="nameservers" in document,
             ufw=fire.get("ufw") is True,
             input_rules=texts(fire, "input") if fire.get("looked") is True else None,
             synchronised=not unsynced if isinstance(unsynced, bool) else None,

@@ -55,20 +55,19 @@ class Bridge:
 class PcieTree:
     """The bridges above GPUs and RDMA adapters, with what ACS does there.
 
-    `pasted` are ports of switches that redirect in `lspci -vv`, where the bus itself was not read.
+    `pasted` is what `lspci -vv` says of ACS, where the bus itself was not read.
     """
 
     bridges: tuple[Bridge, ...]
     gpus: int
     adapters: int
-    pasted: tuple[str, ...] = ()
+    pasted: LspciAcs | None = None
 
     @classmethod
     def parse(cls, pci: Pci | Unseen, pasted: LspciAcs | Unseen) -> PcieTree | Unseen:
         """Take the ports above every endpoint of interest; each is listed once."""
         if isinstance(pci, Unseen):
-            redirecting = () if isinstance(pasted, Unseen) else pasted.redirecting
-            return cls((), 0, 0, redirecting) if redirecting else pci
+            return pci if isinstance(pasted, Unseen) else cls((), 0, 0, pasted)
         endpoints = (*pci.gpus, *pci.mellanox_nics)
         ports = dict.fromkeys(address for device in endpoints for address in device.upstream)
         candidates = (_read_bridge(pci, address, endpoints) for address in ports)

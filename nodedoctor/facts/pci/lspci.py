@@ -7,13 +7,13 @@ and comes beside the fact `pci`, never in its place.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from nodedoctor.declare.registry import fact, pasted
 from nodedoctor.facts.pci.pci import MELLANOX, NVIDIA, PciDevice, PciLink, bdf
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.patterns import regex
-from nodedoctor.record import record, replace
+from nodedoctor.record import field, record, replace
 
 LSPCI = pasted("lspci", "The output of lspci -vv, with or without -nn.")
 
@@ -54,10 +54,12 @@ class Lspci:
     """GPUs and network adapters of the paste, with their links; `device` is the name where no id is.
 
     `unrated` are the addresses of those without LnkCap: what their links can do is only a lower bound.
+    `ports` has the link of the port right above a device, by the device's address, where it is shown.
     """
 
     devices: tuple[PciDevice, ...]
     unrated: tuple[str, ...] = ()
+    ports: Mapping[str, PciLink] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, observation: Observation) -> Lspci | Unseen:
@@ -65,7 +67,7 @@ class Lspci:
         shown = list(_shown_devices(observation.text))
         unrated = tuple(device.address for device, has_maximum in shown if not has_maximum)
         return (
-            cls(tuple(_rated_devices(shown)), unrated)
+            cls(tuple(_rated_devices(shown)), unrated, dict(_ports_above(observation.text)))
             if shown
             else Unseen.of(observation, "Paste the output of `sudo lspci -vv`.")
         )
@@ -78,20 +80,28 @@ class Lspci:
 @fact("lspci", shown=False)
 @record
 class LspciAcs:
-    """Ports of PCIe switches in the paste between which ACS redirects traffic, by address: two or more."""
+    """Ports of PCIe switches in the paste at which ACS redirects traffic, by address.
+
+    `unplaced` are the settings of lines above the first device: of which bridge they are was filtered out.
+    """
 
     redirecting: tuple[str, ...]
+    unplaced: tuple[bool, ...] = ()
 
     @classmethod
     def parse(cls, observation: Observation) -> LspciAcs | Unseen:
         """Read the blocks of bridges; lines that grep picked have only the first one and ACSCtl."""
-        ports = tuple(_redirecting_ports(observation.text))
-        return cls(ports) if len(ports) > 1 else Unseen.of(observation)
+        text = observation.text
+        ports = tuple(_redirecting_ports(text))
+        first = _HEAD.search(text)
+        above = text[: first.start()] if first else text
+        unplaced = tuple(_redirects(control) for control in _ACS_CONTROL.findall(above))
+        return cls(ports, unplaced) if ports or unplaced else Unseen.of(observation)
 
 
 def _redirecting_ports(text: str) -> Iterator[str]:
     """Ports with a GPU or adapter below them; where grep or -d left out what is below, of known switches."""
-    ends = [int(device.address[5:7], 16) for device, _ in _shown_devices(text)]
+    ends = [int(bdf(head[1])[5:7], 16) for head, _ in _blocks(text) if _is_end(head)]
     shown = [int(bdf(head[1])[5:7], 16) for head, _ in _blocks(text)]
     for head, block in _blocks(text):
         control, buses = _ACS_CONTROL.search(block), _BUSES.search(block)
@@ -102,9 +112,14 @@ def _redirecting_ports(text: str) -> Iterator[str]:
             below = range(int(buses[1], 16), int(buses[2], 16) + 1)
             left_out = is_port and not any(bus in below for bus in shown)
             is_port = bool(_DOWNSTREAM.search(block)) and (left_out or any(end in below for end in ends))
-        bits = control[1].split()
-        if is_port and any(f"{name}+" in bits for name in _REDIRECTS) and "DirectTrans+" not in bits:
+        if is_port and _redirects(control[1]):
             yield bdf(head[1])
+
+
+def _redirects(control: str) -> bool:
+    """Whether ACS sends traffic up; what was translated by ATS it lets through with DirectTrans."""
+    bits = control.split()
+    return any(f"{name}+" in bits for name in _REDIRECTS) and "DirectTrans+" not in bits
 
 
 def _blocks(text: str) -> Iterator[tuple[re.Match[str], str]]:
@@ -113,6 +128,19 @@ def _blocks(text: str) -> Iterator[tuple[re.Match[str], str]]:
     ends = [*(head.start() for head in heads[1:]), len(text)]
     for head, end in zip(heads, ends, strict=False):
         yield head, text[head.end() : end]
+
+
+def _ports_above(text: str) -> Iterator[tuple[str, PciLink]]:
+    """The link of the port right above each device, where the paste has both."""
+    ports: dict[int, PciLink] = {}
+    for _, block in _blocks(text):
+        buses, now, most = _BUSES.search(block), _STA.search(block), _CAP.search(block)
+        if buses and now and most:
+            ports[int(buses[1], 16)] = _read_link(now, most)
+    for head, _ in _blocks(text):
+        address = bdf(head[1])
+        if port := ports.get(int(address[5:7], 16)):
+            yield address, port
 
 
 def _rated_devices(pairs: list[tuple[PciDevice, bool]]) -> Iterator[PciDevice]:
@@ -126,14 +154,38 @@ def _rated_devices(pairs: list[tuple[PciDevice, bool]]) -> Iterator[PciDevice]:
             yield replace(device, link=_least_maximum(link, twins))
 
 
+def _kind_and_vendor(head: re.Match[str]) -> tuple[str, str]:
+    """What a device is, without the number of its class, and the vendor; "" for others than two."""
+    name = head["name"]
+    vendor = NVIDIA if "NVIDIA" in name else MELLANOX if "Mellanox" in name else ""
+    return re.sub(r" \[[0-9a-f]{4}\]$", "", head["kind"]), vendor
+
+
+def gpu_rows(text: str) -> dict[str, str]:
+    """The name of each NVIDIA GPU by its address; none where virtual functions are among them."""
+    heads = [head for head, _ in _blocks(text) if _is_gpu(head)]
+    rows = {bdf(head[1]): re.sub(r" \((?:rev|prog-if) .*", "", head["name"]) for head in heads}
+    return rows if all(address.endswith(".0") for address in rows) else {}
+
+
+def _is_gpu(head: re.Match[str]) -> bool:
+    kind, vendor = _kind_and_vendor(head)
+    return vendor == NVIDIA and _KINDS.get(kind, "").startswith("03")
+
+
+def _is_end(head: re.Match[str]) -> bool:
+    """Whether a device is a GPU or an adapter of NVIDIA or Mellanox."""
+    kind, vendor = _kind_and_vendor(head)
+    return bool(vendor) and kind in _KINDS
+
+
 def _shown_devices(text: str) -> Iterator[tuple[PciDevice, bool]]:
     """Each device, and whether it is shown what its link can do."""
     for head, block in _blocks(text):
-        kind = re.sub(r" \[[0-9a-f]{4}\]$", "", head.group("kind"))
+        kind, vendor = _kind_and_vendor(head)
         name, now, most = head.group("name"), _STA.search(block), _CAP.search(block)
-        vendor = NVIDIA if "NVIDIA" in name else MELLANOX if "Mellanox" in name else ""
         off_bus = bool(_OFF_BUS.search(name) or _OFF_BUS.search(block))
-        if vendor and kind in _KINDS and (now or off_bus):
+        if _is_end(head) and (now or off_bus):
             ids, driver = _IDS.search(name), _DRIVER.search(block)
             device = PciDevice(
                 bdf(head.group(1)),

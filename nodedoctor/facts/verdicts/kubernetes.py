@@ -25,6 +25,12 @@ _CONDITION = regex(
     r"^[ \t]{1,8}(?P<type>[A-Z]\w{2,60})[ \t]{1,60}(?P<status>True|False|Unknown)[ \t][^\n]{0,800}$",
     re.MULTILINE,
 )
+_DATED = regex(
+    r"^[ \t]{0,8}(?P<type>[A-Z]\w{2,60})[ \t]{1,60}(?P<status>True|False|Unknown)[ \t]{1,40}"
+    r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}[ \t][^\n]{0,800}$",
+    re.MULTILINE,
+)
+"""The row of a condition by its own form: where the heading above it was left out."""
 _GPUS = regex(
     r"^[ \t]{1,8}(?P<name>nvidia\.com/(?:gpu|mig-[\w.-]{1,40}))[:=]?[ \t]{1,60}"
     r"(?P<count>\d{1,5})[ \t]{0,20}$",
@@ -43,13 +49,19 @@ _EVENT = regex(
     r"[ \t][^\n]{0,800}$",
     re.MULTILINE,
 )
+_SPACE_EVENT = regex(
+    r"^[ \t]{1,8}Warning[ \t]{1,20}(?P<reason>EvictionThresholdMet|FreeDiskSpaceFailed|ImageGCFailed)"
+    r"[ \t][^\n]{0,800}$",
+    re.MULTILINE,
+)
+"""What the kubelet lacks room for, and what it tried."""
 _SECTIONS = ("Conditions:", "Capacity:", "Allocatable:", "Events:")
 
 
 def node(output: str) -> Iterator[Verdict]:
     """Conditions that are not as on a healthy node, GPUs that pods do not get, and what is well."""
     parts = _split_sections(output)
-    conditions = [*_CONDITION.finditer(parts.get("Conditions:", ""))]
+    conditions = [*_CONDITION.finditer(parts.get("Conditions:", ""))] or [*_DATED.finditer(output)]
     for row in conditions:
         wanted, status = bool(_WANTED.search(row["type"])), row["status"]
         if (wanted and status != "True") or (
@@ -62,6 +74,8 @@ def node(output: str) -> Iterator[Verdict]:
     yield from _gpu_verdicts(parts)
     for event in _EVENT.finditer(parts.get("Events:", "")):
         yield _of_node("warn", " ".join(event[0].split()), f"event:{event['reason']}", event[0])
+    for event in _SPACE_EVENT.finditer(parts.get("Events:", "")):
+        yield _of_node("note", " ".join(event[0].split()), f"event:{event['reason']}", event[0])
     ready = next((row for row in conditions if row["type"] == "Ready" and row["status"] == "True"), None)
     if ready:
         count = count_with_noun(len(conditions), "condition")

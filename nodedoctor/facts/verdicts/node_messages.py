@@ -53,6 +53,9 @@ _NOT_LOADED = regex(
     r"modprobe: (?:ERROR|FATAL): (?:could not insert '(?P<module>nvidia[\w-]{0,30})': (?P<why>[^\n]{3,200})"
     r"|Module (?P<absent>nvidia[\w/-]{0,30}) not found in directory (?P<folder>/[^\s]{1,200}))"
 )
+PEER_MEMORY = "nvidia_peermem"
+_OTHER_STACK = regex(r"^(?:Invalid argument|Unknown symbol|Exec format error)")
+"""Errors of a module whose symbols the loaded kernel modules do not have (module.c, EINVAL and ENOENT)."""
 _KEY = regex(r"Key (?:was rejected|has been rejected|has expired)|Required key not available|Key was revoked")
 
 
@@ -72,10 +75,12 @@ def _modules(output: str) -> Iterator[Verdict]:
             words = f"no module {module} for kernel {kernel}"
         elif _KEY.search(match["why"]):
             words = f"the kernel rejects module {module}: no enrolled key has signed it (Secure Boot)"
+        elif module.replace("-", "_") == PEER_MEMORY and _OTHER_STACK.search(match["why"]):
+            words = f"{module} does not fit the RDMA stack ({match['why']}): built without it, or before it"
         else:
             yield _of_modprobe("note", f"{module}: {match['why']}", f"module:{module}", match[0])
             continue
-        optional = module.replace("-", "_") in ("nvidia_peermem", "nvidia_fs")
+        optional = module.replace("-", "_") in (PEER_MEMORY, "nvidia_fs")
         yield _of_modprobe("warn" if optional else "fail", words, f"module:{module}", match[0])
 
 

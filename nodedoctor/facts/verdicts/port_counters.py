@@ -35,6 +35,8 @@ _NEVER = ("portxmitwait",)
 """Counters that say nothing of errors: congestion grows on busy healthy fabrics."""
 
 
+_DOWN = (counter_key("link_downed"), counter_key("LinkDownedCounter"))
+"""How often the link went down: nothing else is as sure."""
 _OF_LINK = frozenset((
     "symbolerror", "linkerrorrecovery", "linkdowned", "portrcverrors", "locallinkintegrityerrors",
     "excessivebufferoverrunerrors",
@@ -87,7 +89,8 @@ def port(output: str) -> Iterator[Verdict]:
     for where, counts in by_port.items():
         many = exceeded_counters(counts)
         if many:
-            summary = f"{comma_list(many.values())} since the counters were cleared"
+            first = sorted(many, key=lambda name: counter_key(name) not in _DOWN)
+            summary = f"{comma_list(many[name] for name in first)}; since the counters were cleared"
         elif any(counter_key(name) in rated for name in counts):
             summary = "no counter of errors is beyond what ibqueryerrors accepts"
         elif counts:

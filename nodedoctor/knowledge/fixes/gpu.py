@@ -42,7 +42,7 @@ def replace_gpu(gpu: Gpu, text: str, verify: str) -> Fix:
     """Take the GPU out of service and have it replaced."""
     return Fix(
         f"{text} Drain the node and request a replacement of the GPU. {ticket(gpu)}",
-        (look("nvidia-smi -q -i {}", gpu.index), keep("sudo nvidia-bug-report.sh")),
+        (look("nvidia-smi -q -i {}", gpu.selector), keep("sudo nvidia-bug-report.sh")),
         action="replace",
         disturbs="every job on this node while the card is replaced",
         verify=f"nodedoctor {verify}",
@@ -55,7 +55,10 @@ def reset_gpu(gpu: Gpu, text: str, verify: str) -> Fix:
     return Fix(
         f"{text} Stop the processes using this GPU, then reset it, or reboot the node. If it "
         f"returns: {ticket(gpu)}",
-        (look("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {}", gpu.index), *gpu_reset(gpu.handle)),
+        (
+            look("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {}", gpu.selector),
+            *gpu_reset(gpu.handle),
+        ),
         action="reset-gpu",
         disturbs=ONE_GPU,
         verify=f"nodedoctor {verify}",

@@ -143,7 +143,7 @@ ddp-unused-parameters  personal
     Expected to have finished reduction in the prior iteration|did not receive grad for rank (?P<rank>\d+)
 [nvlink_fabric]
 fabric-not-ready  of_node
-  the GPUs wait for the Fabric Manager (CUDA error 802)
+  the GPUs are not registered with the NVLink fabric yet (CUDA error 802)
     system not yet initialized|\b[Ee]rror 802\b|cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY
     |[Ff]abric ?[Mm]anager(?!.*NV_WARN_NOTHING_TO_DO).*(?:not running|fail|error|stopped|inactive|mismatch)
 # the fabric manager in a guest that has no NVSwitches; nvidia-smi's word for one not registered
@@ -175,7 +175,8 @@ cuda-unknown  personal  quoted
 driver-missing  personal  quoted
   the driver is not loaded, does not match its libraries, or shows no GPU
     no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver
-    |NVIDIA-SMI has failed|driver not loaded|might not have a CUDA (?:gpu|GPU)
+    |NVIDIA-SMI has failed|driver not loaded
+    |might not have a CUDA (?:gpu|GPU)(?!.{0,40}\bError (?:101|80[234]): )
     |initialize NVML|Driver/library version mismatch|nvidia-container-cli:
     [ ](?!requirement error: unsatisfied condition: (?:cuda|driver) ?>).*error
     |NVML Shared Library Not Found|no GPUs found|libcuda\.so\S*: cannot open shared object

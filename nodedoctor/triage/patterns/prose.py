@@ -27,7 +27,7 @@ _BEGINS = re.compile(
 """How a sentence begins that tells when an error comes, or what it is."""
 _BEFORE_ERROR = re.compile(
     r"\b(?:such as|for example|e\.g\.|i\.e\.|(?:happens?|occurs?|appears?) (?:if|when)|means?|usually|often"
-    r"|typically|commonly|you (?:may|might|can|will|get|see|hit|run into|encounter)"
+    r"|typically|commonly|you (?:may|might(?! not have a CUDA)|can|will|get|see|hit|run into|encounter)"
     r"|we (?:\w+ )?(?:saw|seen|see|get|hit)|(?:fix|solve|solving|fixing|avoid|avoiding|debugging)"
     r"|(?:the|your) logs? (?:shows?|says?))\b",
     re.IGNORECASE,

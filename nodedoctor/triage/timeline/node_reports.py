@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from nodedoctor.report.document import SCHEMA as REPORT
 from nodedoctor.report.json import document
 from nodedoctor.report.saved import damage
 from nodedoctor.report.saved import fix as fix_of
+from nodedoctor.steps import look
 from nodedoctor.triage.identity.world import is_address, short_host
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.model import Cause, Event, Identity, Place
@@ -73,7 +75,8 @@ def faults_of_report(path: str, report: Mapping[str, Any]) -> NodeFaults:
     name = host if isinstance(host, str) else None
     away = (cause for cause in objects(report.get("causes")) if not cause.get("preview"))
     why = next((text_of_key(cause, "reason") for cause in away if cause.get("schedulable") in _AWAY), "")
-    return NodeFaults(name, tuple(_node_events(path, name, report)), why)
+    events = (*_node_events(path, name, report), *_loopback_names(path, name, report))
+    return NodeFaults(name, events, why)
 
 
 _AWAY = ("no", "drain-when-idle")
@@ -162,6 +165,27 @@ def _node_events(path: str, host: str | None, report: Mapping[str, Any]) -> Iter
             text = f"{check}: {summary}" + (f": {texts[0]}" if texts else "")
             what = NodeFault(cast(Cause, cause), check, summary, _check_fixes(finding.get("fix")))
             yield Event(what, Place(path, 0), Identity(host=host), None, text[:500])
+
+
+def _loopback_names(path: str, host: str | None, report: Mapping[str, Any]) -> Iterator[Event[Any]]:
+    """Of a node whose name leads to itself: fine alone, and a cause where ranks do not reach each other."""
+    for result in objects(report.get("results")):
+        for finding in objects(result.get("findings")) if result.get("check") == OWN_NAME else ():
+            summary = str(finding.get("summary", ""))[:300]
+            if _LEADS_BACK.search(summary):
+                what = NodeFault("network_socket_interface", OWN_NAME, summary, (_REAL_ADDRESS,))
+                yield Event(what, Place(path, 0), Identity(host=host), None, f"{OWN_NAME}: {summary}")
+
+
+OWN_NAME = "net.hostname"
+"""The check of the address of a node's own name."""
+_LEADS_BACK = re.compile(r"resolves to (?:127\.|::1)")
+_REAL_ADDRESS = Fix(
+    "Give the node's name its real address in /etc/hosts on every node, or name the master and the interface "
+    "by what others reach (MASTER_ADDR, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME).",
+    (look("grep -n 127 /etc/hosts"), look("hostname -I")),
+    "config",
+)
 
 
 def _check_fixes(value: Any) -> tuple[Fix, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import smi_texts
 from fakes import build_nvml, nvml_env, write_config
 from fakes.tree import nvidia_tree
 from recorded import alarms, driver_files, machine, mesh, nvml, pci, replay, services, topo
@@ -16,7 +17,7 @@ from tiers import some
 
 from nodedoctor.declare.registry import Options
 from nodedoctor.engine.session import Request, Session
-from nodedoctor.model import Report
+from nodedoctor.model import Report, Status
 
 Fake = Callable[..., dict[str, str]]
 BUSY: dict[str, object] = {"utilization": 100, "clock_sm": 1980, "power_draw": 640, "pstate": 0, "reasons": 4}
@@ -125,6 +126,41 @@ def test_sram_over_nvidias_own_threshold_is_a_replacement(fake_nvml: Fake, tmp_p
     report = replay(tmp_path, {"nvml": nvml(fake_nvml(worn))})
     (alarm,) = alarms(report)
     assert "memory.ecc@gpu:1" in alarm and "SRAM" in alarm
+
+
+def test_an_exceeded_threshold_is_said_before_what_a_reset_clears(tmp_path: Path):
+    """A reset for errors since driver load is too little where the threshold asks for another GPU."""
+    errors = {
+        "Volatile": {
+            "SRAM Uncorrectable Parity": "0",
+            "SRAM Uncorrectable SEC-DED": "6",
+            "DRAM Uncorrectable": "0",
+        }
+    }
+    for exceeded, action, words in (
+        ("Yes", "replace", "exceeded; 6 uncorr"),
+        ("No", "reset-gpu", "6 in SRAM"),
+    ):
+        past = {
+            "SRAM Uncorrectable Parity": "0",
+            "SRAM Uncorrectable SEC-DED": "2",
+            "SRAM Threshold Exceeded": exceeded,
+        }
+        bus = "00000000:BA:00.0"
+        about = {
+            "Product Name": "NVIDIA H100 80GB HBM3",
+            "PCI": {"Bus Id": bus},
+            "ECC Errors": {**errors, "Aggregate": past},
+        }
+        report = replay(tmp_path, {"nvidia-smi-q": smi_texts.q([smi_texts.q_gpu(bus, about)])})
+        (finding,) = [
+            finding
+            for result in report.results
+            for finding in result.findings
+            if result.check == "memory.ecc" and finding.status is Status.FAIL
+        ]
+        assert words in finding.summary and finding.fix and finding.fix.action == action
+        assert ("no spare rows" in finding.fix.text) is (exceeded == "No")
 
 
 ODD = {

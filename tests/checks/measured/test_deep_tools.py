@@ -181,11 +181,20 @@ def run_of(gpus: int, size: int, busbw: float) -> NcclTests:
         ("H100 SXM5 80GB", 8, 16 << 30, 476.0, Status.PASS),
         ("H100 SXM5 80GB", 8, 16 << 30, 244.0, Status.FAIL),
         ("H200 SXM5 141GB", 8, 16 << 30, 425.0, Status.FAIL),
+        ("H100 SXM5 80GB", 8, 8 << 30, 476.0, Status.PASS),
+        ("H100 SXM5 80GB", 8, 8 << 30, 370.0, Status.PASS),
+        ("H100 SXM5 80GB", 8, 8 << 30, 296.0, Status.WARN),
+        ("H100 SXM5 80GB", 8, 2 << 30, 296.0, Status.WARN),
+        ("H100 SXM5 80GB", 8, 8 << 30, 38.0, Status.FAIL),
+        ("H100 SXM5 80GB", 8, 1 << 30, 38.0, Status.PASS),
+        ("H100 SXM5 80GB", 4, 8 << 30, 38.0, Status.PASS),
     ],
 )
 def test_all_reduce_perf_against_the_floor_of_its_board(model, gpus, size, busbw, status):
     (finding,) = nccl_tests(run_of(gpus, size, busbw), None, Board(model, None, gpus))
     assert finding.status is status and "NCCL 2.27.7+cuda12.9" in finding.summary
+    shorter = gpus == 8 and 2 << 30 <= size < 16 << 30
+    assert ("the floor is 460 of eight H100 on NVSwitch from 16 GiB on" in finding.summary) is shorter
 
 
 def pasted_run(nodes: int, busbw: float, network: str = "", model: str = "NVIDIA H200") -> NcclTests:

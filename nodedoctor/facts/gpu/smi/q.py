@@ -23,7 +23,12 @@ _PARTS = frozenset(
     )
 )
 """Headings of a GPU's sections, by which a paste without the line that names the GPU is known."""
-_OWN_NAMES = frozenset(("replays_since_reset", "replay_number_rollovers"))
+_OF_GPU = frozenset(
+    plain(heading)
+    for heading in ("Remapped Rows", "Retired Pages", "Clocks Event Reasons", "Clocks Throttle Reasons")
+)
+"""Headings that are right below their GPU and nowhere else, however far in a mail has moved them."""
+_OWN_NAMES = frozenset(("replays_since_reset", "replay_number_rollovers", "gpu_recovery_action"))
 """Lines that nothing but `-q` prints: each is known alone, as grep leaves it."""
 _STATES = frozenset(
     plain(name)
@@ -110,7 +115,10 @@ def _read_nested(text: str) -> Section:
         while branch[-1][0] >= indent or (device and len(branch) > 1):
             branch.pop()
         section = Section("gpu", device[1]) if device else parse_line(content)
-        branch[-1][1].parts.append(section)
+        parent = branch[-1][1]
+        if section.name in _OF_GPU and not section.text:
+            parent = next((above for _, above in reversed(branch) if above.name in ("gpu", "")), parent)
+        parent.parts.append(section)
         branch.append((indent, section))
     return root
 
@@ -134,7 +142,10 @@ def _put_queried(root: Section) -> None:
 
 
 def _headless_gpu(lines: list[Section]) -> Section | None:
-    """A GPU of lines that lost their headings, where enough of them have a name that no other section has."""
+    """A GPU of lines that lost their headings, where enough of them have a name that no other section has.
+
+    A state that is trouble and active is enough alone.
+    """
     gpu = Section("gpu")
     lines = [inner for line in lines for inner in (line, *line.parts)]
     homed = [(home, part) for part in lines if (home := _home_path(part))]
@@ -143,7 +154,8 @@ def _headless_gpu(lines: list[Section]) -> Section | None:
         if here.find(part.name) is not None:
             return None  # the lines of several GPUs
         here.parts.append(part)
-    return Section("", parts=[gpu]) if len(homed) >= _ENOUGH else None
+    enough = len(homed) >= _ENOUGH or any(part.name in _STATES for _, part in homed)
+    return Section("", parts=[gpu]) if enough else None
 
 
 def _inner_section(gpu: Section, home: str) -> Section:

@@ -89,7 +89,8 @@ p2p_pcie_acs_iommu  reboot
   Disable ACS on the bridges, or set iommu=pt.
     lspci -vvv | grep -i acsctl
 nvlink_fabric  restart-service
-  Start or repair the Fabric Manager; its version must be the driver's.
+  Start or repair the Fabric Manager; its version must be the driver's. On a tray of GB200 or GB300 it runs
+  on the rack's switch trays: there see nvidia-imex and the rack's controller.
     systemctl status nvidia-fabricmanager
     sudo systemctl restart nvidia-fabricmanager
 nvlink_fabric  config

@@ -107,6 +107,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     infrastructure.hung_storage: (KernelTaskHung,),
     infrastructure.failed_drive: (DriveError,),
     infrastructure.node_faults: (NodeFault,),
+    infrastructure.loopback_name: (NodeFault,),
     infrastructure.different_nccl: (ExceptionRaised, Symptom),
     ras.silent_to_ras: (RasMissing, RasSection, Mark.RAS_INCOMPLETE),
     ras.behind_in_counts: (RasSection,),

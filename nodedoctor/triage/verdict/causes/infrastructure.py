@@ -24,7 +24,7 @@ from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline, offsets_by_source
-from nodedoctor.triage.timeline.node_reports import NodeFault, hosts_in_logs
+from nodedoctor.triage.timeline.node_reports import OWN_NAME, NodeFault, hosts_in_logs
 from nodedoctor.triage.verdict.causes.absent import sole_silent_rank
 from nodedoctor.wording import comma_list
 
@@ -113,9 +113,23 @@ def failed_drive(timeline: Timeline) -> Iterator[Candidate]:
 _IO_ERROR = re.compile(r"\[Errno 5\] Input/output error|\(os error 5\)")
 
 
+def loopback_name(timeline: Timeline) -> Iterator[Candidate]:
+    """Ranks do not reach each other, and the name of a node is that of its own loopback."""
+    names = [event for event in timeline.of_kind(NodeFault) if event.what.check == OWN_NAME]
+    failed = [event for event in timeline.of_kind(Symptom) if event.what.name in _UNREACHED]
+    if names and failed:
+        headline = f"{failed[0].what.sentence}: {names[0].what.summary.partition(',')[0]}"
+        yield Candidate("network_socket_interface", "fault", "medium", headline, (names[0], *failed[:3]))
+
+
+_UNREACHED = ("mesh-failed", "store-unreachable", "connect-failed", "no-route")
+"""Symptoms of a connection between ranks that did not come about."""
+
+
 def node_faults(timeline: Timeline) -> Iterator[Candidate]:
     """Failed checks by cause: only where nothing better explains it, so never sure."""
-    by_cause = group_by(timeline.of_kind(NodeFault), lambda event: event.what.cause)
+    faults = [event for event in timeline.of_kind(NodeFault) if event.what.check != OWN_NAME]
+    by_cause = group_by(faults, lambda event: event.what.cause)
     for cause, events in by_cause.items():
         first = events[0]
         where = f" on {first.who.host}" if first.who.host else ""
