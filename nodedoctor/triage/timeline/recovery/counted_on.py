@@ -25,7 +25,7 @@ FAR = 40
 """Steps of a counter that was not there before an error, from which the error was none: what counts may be
 another program, which began after the first one had died. Ours."""
 DATED = 10
-"""Steps with times, of a counter that was not there before an error of nobody's: loggers print at once, and
+"""Steps with times, of a counter that was not there before an error without a rank: loggers print at once, and
 who raised it counts no more. What is printed without one may have waited in a buffer until the end. Ours."""
 PAST_DEATH = 20
 """Steps behind the end of a process that no rank's end leaves to the others, who meet it in each. Ours."""
@@ -217,8 +217,8 @@ class _LaterCounters:
         needed = SURVIVED if isolated or mild else FAR
         if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
             return True
-        is_of_nobody = event.who.rank is None and event.who.pid is None
-        if self._dated >= DATED if is_of_nobody else self._of_ranks[event.who.rank] >= FAR:
+        has_no_rank = event.who.rank is None and event.who.pid is None
+        if self._dated >= DATED if has_no_rank else self._of_ranks[event.who.rank] >= FAR:
             return True
         if caught and any(steps.rises >= SURVIVED or steps.last.is_full for steps in self._steps.values()):
             return True

@@ -104,9 +104,9 @@ def _symptom_ground(what: Symptom) -> Ground:
     return what.ground or (_GROUND[what.cause] if what.decisive else "hint")
 
 
-def _symptom_message(timeline: Timeline, event: Event[Symptom], alike: Sequence[Event[Symptom]]) -> str:
+def _symptom_message(timeline: Timeline, event: Event[Symptom], events: Sequence[Event[Symptom]]) -> str:
     what = event.what
-    peers = {match[1] for other in alike if (match := _PEER.match(other.what.sentence))}
+    peers = {match[1] for reported in events if (match := _PEER.match(reported.what.sentence))}
     if len(peers) >= FEW_PEERS:
         what_stopped = _PEER.sub(f"{len(peers)} peers", what.sentence).partition(": ")[0]
         return f"{what_stopped}: rather a switch or a fabric that they share than one of them"
