@@ -25,8 +25,8 @@ FAR = 40
 """Steps of a counter that was not there before an error, from which the error was none: what counts may be
 another program, which began after the first one had died. Ours."""
 DATED = 10
-"""Steps with times, of a counter that was not there before an error without a rank: loggers print at once, and
-who raised it counts no more. What is printed without one may have waited in a buffer until the end. Ours."""
+"""Steps with times, of a counter that was not there before an error without a rank: loggers print at once,
+and who raised it counts no more. What has no time may have waited in a buffer until the end. Ours."""
 PAST_DEATH = 20
 """Steps behind the end of a process that no rank's end leaves to the others, who meet it in each. Ours."""
 WORDS = 4
