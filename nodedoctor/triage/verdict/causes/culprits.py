@@ -21,7 +21,7 @@ from nodedoctor.triage.patterns.secondary_errors import (
     is_secondary,
 )
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline.model import Timeline, offsets_by_source
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.absent import ranks_without_timeout
 from nodedoctor.triage.verdict.causes.first_exits import never_joined, people_of
 
@@ -202,16 +202,13 @@ def _at_once(
 def _absent_ranks(timeline: Timeline, errors: Sequence[Event[Any]]) -> tuple[Identity, ...]:
     """The ranks that never joined, or did not come to a collective, if as many as the errors without a rank.
 
-    Who raised one and ended waits no longer: it is none of the ranks that gave up waiting. What was raised in
-    front of all lines of ranks is that of a program before them.
+    Who raised one and ended waits no longer: it is none of the ranks that gave up waiting.
     """
     absent = never_joined(timeline) or ranks_without_timeout(timeline)
-    begins = offsets_by_source(event for event in timeline.events if event.who.rank is not None)
     own = [
         event
         for event in timeline.of_kind(ExceptionRaised)
         if event.who.rank is None and not is_secondary(event.what)
-        if event.place.offset > begins.get(event.place.source, -1)
     ]
     return absent if len(absent) == len(own) and {e.place for e in own} <= {e.place for e in errors} else ()
 
