@@ -118,7 +118,8 @@ def _node_of_report(source: str) -> str:
     return word if word and _looks_like_host(word) else ""
 
 
-_REPORT = r"(?:dmesg|kern|syslog|journal(?:ctl)?|messages|nvidia-smi|nvsmi|ibstat)"
+_KERNEL_LOGS = "dmesg|kern|syslog|journalctl|messages"
+_REPORT = rf"(?:{_KERNEL_LOGS}|journal|nvidia-smi|nvsmi|ibstat)"
 _NODE = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*\d"
 _REPORT_OF_NODE = re.compile(
     rf"{_REPORT}[-_.](?P<behind>{_NODE})(?:\.(?:txt|log|out))?$|(?P<before>{_NODE})[-_.]{_REPORT}(?:\.(?:txt|log|out))?$"
@@ -126,9 +127,7 @@ _REPORT_OF_NODE = re.compile(
 """Reports that only one node makes; a number alone is that of a rotated file."""
 
 
-_NODE_LOG = re.compile(
-    r"^(?:dmesg|kern|syslog|journalctl|messages)[-_]|[-_](?:dmesg|kern|syslog|journalctl|messages)$"
-)
+_NODE_LOG = re.compile(rf"^(?:{_KERNEL_LOGS})[-_]|[-_](?:{_KERNEL_LOGS})$")
 """What the name of a file has beside the node that it is from."""
 
 

@@ -121,10 +121,10 @@ def separate_jobs(events: Sequence[Event[Any]], speakers: Sources) -> list[Logge
     job_logs = {e.place.source for e in events if e.kind in OF_A_JOB} & speakers.keys()
     jobs: list[LoggedJob] = []
     for source in sorted(job_logs, key=lambda name: (speakers[name].first or 0.0, name)):
-        stats, number = speakers[source], _job_number(source)
+        stats = speakers[source]
         matching = [job for job in jobs if job.accepts(source, stats, by_log[source], pids[source])]
         if not matching:
-            matching = [LoggedJob(_job_name(source, number, {job.id for job in jobs}))]
+            matching = [LoggedJob(_job_name(source, {job.id for job in jobs}))]
             jobs += matching
         folder = os.path.dirname(source)
         neighbours = (
@@ -152,9 +152,9 @@ def _job_number(path: str) -> str:
     return str(numbers[-1]) if numbers else ""
 
 
-def _job_name(source: str, number: str, used_ids: set[str]) -> str:
+def _job_name(source: str, used_ids: set[str]) -> str:
     """What a person calls a job: its number, else the name of its first log."""
-    name = number or os.path.basename(source)
+    name = _job_number(source) or os.path.basename(source)
     return name if name not in used_ids else source
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from nodedoctor.grouping import group_by
 from nodedoctor.record import record
+from nodedoctor.triage.identity.rank_hosts import locate_ranks
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import CollectiveCall, Event, Identity, SideError
 from nodedoctor.triage.patterns.activity import TrainingActivity
@@ -162,6 +163,11 @@ class Timeline:
         """Global ranks that printed something, or that a launcher listed."""
         speakers = (event.who.rank for event in (*self.events, *self.last_lines))
         return frozenset(rank for rank in speakers if rank is not None)
+
+    @cached_property
+    def rank_hosts(self) -> dict[int, str]:
+        """On which host each rank is, as far as it is known."""
+        return locate_ranks([*self.events, *self.last_lines])
 
     @cached_property
     def first_wait(self) -> CollectiveWait | None:

@@ -260,7 +260,7 @@ def _find_resumed_runs(events: list[Event[Any]]) -> set[int]:
         elif isinstance(what, TrainingStep):
             if _counts_again(what, old_steps.get(what.series)):
                 starts.add(end_index + 1)
-                ended_ranks, end_index = set(), None
+                ended_ranks, end_index, is_raise = set(), None, False
         elif kind_of(what) not in QUIET:
             end_index = index
     return starts

@@ -7,7 +7,7 @@ from typing import Any
 
 from nodedoctor.knowledge.kinds import owner_of_kind
 from nodedoctor.triage.describe import distinct_ranks
-from nodedoctor.triage.identity.rank_hosts import locate_ranks, with_host
+from nodedoctor.triage.identity.rank_hosts import with_host
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import Candidate, Confidence, Coverage, Event, Identity, Verdict
 from nodedoctor.triage.patterns.store import GlooTimeout
@@ -35,7 +35,7 @@ def judge_incident(
     if not deciding or timeline.marked(Mark.NOT_A_LOG):
         return _undetermined_verdict(timeline, coverage, weighed)
     best = deciding[0].candidate
-    hosts = locate_ranks([*timeline.events, *timeline.last_lines])
+    hosts = timeline.rank_hosts
     return Verdict(
         outcome="failure",
         cause=best.cause,

@@ -46,7 +46,7 @@ _RAY = re.compile(
 _VERL = re.compile(r"(\w+?)_(\d{1,5}):(\d{1,3})$")
 _VLLM = re.compile(
     r"(?:Vllm)?Worker(?:Proc)?"
-    r"(?:(?P<beside>(?:[_ ][DP]P\d{1,4}){1,2})(?:[_ ]TP\d{1,4})?|(?:[_ ]TP|-)(\d{1,4}))"
+    r"(?:(?:[_ ][DP]P\d{1,4}){1,2}(?:[_ ]TP\d{1,4})?|(?:[_ ]TP|-)(\d{1,4}))"
     r"(?:_[A-Z]{1,2}P\d{1,4})*$"
 )
 """vLLM's workers (vllm/v1/executor/multiproc_executor.py); beside ranks of data or pipeline, that of tensors
@@ -124,7 +124,7 @@ def _read_ray(match: re.Match[str], prefix: PrefixInfo) -> None:
         prefix.add(local_rank=int(verl[3]))
         prefix.labels = (("node", int(verl[2])),)
     if vllm:
-        own = whole_number(vllm[2], LARGEST_WORLD - 1)
+        own = whole_number(vllm[1], LARGEST_WORLD - 1)
         world, rank = ENGINE_WORLD, rank if rank is not None else own
     elif rank is not None:
         world = ENGINE_WORLD if Identity(world=world).role == "rollout" else DEFAULT_WORLD

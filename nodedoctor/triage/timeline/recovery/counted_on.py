@@ -183,7 +183,7 @@ class _LaterCounters:
         self._before = Counter((step.series, step.part) for step in steps)
         self._steps: dict[tuple[str, int], _LaterSteps] = {}
         self._of_requests: dict[tuple[str, int], _LaterSteps] = {}
-        self._of_ranks: Counter[int | None] = Counter()
+        self._of_ranks: Counter[int] = Counter()
         self._dated: float = 0
         self._going_on: set[tuple[str, int]] = set()
         self._rises: float = 0
@@ -194,7 +194,8 @@ class _LaterCounters:
         step, rank = event.what, event.who.rank
         key = step.series, step.part
         if step.length is None and not step.answers:
-            self._of_ranks[rank] += step.rises
+            if rank is not None:
+                self._of_ranks[rank] += step.rises
             self._dated = max(self._dated, step.rises if event.time is not None else 0)
         self._before[key] -= 1
         counter = self._steps.setdefault(key, _LaterSteps(step))
@@ -217,8 +218,9 @@ class _LaterCounters:
         needed = SURVIVED if isolated or mild else FAR
         if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
             return True
-        has_no_rank = event.who.rank is None and event.who.pid is None
-        if self._dated >= DATED if has_no_rank else self._of_ranks[event.who.rank] >= FAR:
+        if event.who.rank is not None and self._of_ranks[event.who.rank] >= FAR:
+            return True
+        if event.who.rank is None and event.who.pid is None and self._dated >= DATED:
             return True
         if caught and any(steps.rises >= SURVIVED or steps.last.is_full for steps in self._steps.values()):
             return True

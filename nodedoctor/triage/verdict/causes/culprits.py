@@ -9,7 +9,6 @@ from typing import Any
 
 from nodedoctor.grouping import group_by
 from nodedoctor.triage.describe import blameable_identities, distinct_ranks, identities_of, nodes_of
-from nodedoctor.triage.identity.rank_hosts import locate_ranks
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import SIGTERM, PeersTerminated, ProcessExit
@@ -46,7 +45,7 @@ def find_culprits(timeline: Timeline, events: Iterable[Event[Any]]) -> tuple[Ide
 
 def ranks_by_node(timeline: Timeline) -> dict[str, list[Identity]]:
     """The ranks that are known to be on each node."""
-    hosts = locate_ranks([*timeline.events, *timeline.last_lines])
+    hosts = timeline.rank_hosts
     return {
         node: [Identity(rank=rank, host=hosts[rank]) for rank in ranks]
         for node, ranks in group_by(sorted(hosts), lambda rank: short_host(hosts[rank])).items()
