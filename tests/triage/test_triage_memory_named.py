@@ -52,6 +52,16 @@ def test_the_kernel_counts_otherwise_than_the_launcher_in_a_container(tmp_path: 
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("peer_host_oom", [rank])
 
 
+@pytest.mark.parametrize("tasks", ["task 1", "tasks 1-2"])
+def test_tasks_that_launch_ranks_are_no_ranks_that_memory_ran_out_for(tasks: str, tmp_path: Path) -> None:
+    started = "E1121 10:30:00.000000 3999 torch/distributed/run.py:766] started\n"
+    killed = f"srun: error: n2: {tasks}: Out Of Memory\n"
+    verdict = judged(
+        tmp_path, started + "[rank0]: step 1 loss 2.0\n[rank9]: step 1 loss 2.0\n" + killed
+    ).verdict
+    assert (verdict.cause, {who.rank for who in verdict.culprits}) == ("peer_host_oom", {None})
+
+
 @pytest.mark.parametrize("limit", SLURM)
 def test_of_two_that_were_killed_none_is_named(tmp_path: Path, limit: str) -> None:
     killed = "".join(SHELLS[0].format(pid=pid) for pid in (90210, 90211))

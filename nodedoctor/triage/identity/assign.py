@@ -28,7 +28,7 @@ from nodedoctor.triage.identity.processes import (
     rank_group_members,
     rank_started_processes,
 )
-from nodedoctor.triage.identity.rank_hosts import locate_ranks, with_host
+from nodedoctor.triage.identity.rank_hosts import LISTS_OF_TASKS, locate_ranks, with_host
 from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import (
@@ -206,8 +206,7 @@ def _without_launcher_tasks(events: Sequence[Event[Any]], sources: Sources) -> l
 
 
 def _without_rank(event: Event[Any]) -> Event[Any]:
-    has_tasks = isinstance(event.what, (ProcessExit, TasksPlaced))
-    what = replace(event.what, tasks=()) if has_tasks else event.what
+    what = replace(event.what, tasks=()) if isinstance(event.what, LISTS_OF_TASKS) else event.what
     return replace(event, what=what, who=replace(event.who, rank=None))
 
 

@@ -15,6 +15,8 @@ from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.machine import TasksPlaced
 
+LISTS_OF_TASKS = (ProcessExit, HostOom, TasksPlaced)
+"""Events that may list Slurm's tasks."""
 _LOOPBACK = ("localhost", "127.0.0.1")
 """What every host calls itself."""
 
@@ -56,7 +58,7 @@ def _located(events: Sequence[Event[Any]]) -> Iterator[tuple[int, str]]:
 
 def _located_tasks(events: Sequence[Event[Any]], hosts: Mapping[int, str]) -> list[tuple[int, str]]:
     """Slurm's tasks with their hosts, where each task evidently is a rank."""
-    lists = [event for event in events if isinstance(event.what, (ProcessExit, HostOom, TasksPlaced))]
+    lists = [event for event in events if isinstance(event.what, LISTS_OF_TASKS)]
     tasks = [(task, event.who.host) for event in lists for task in event.what.tasks if event.who.host]
     numbers = {task for task, _ in tasks}
     ranks = {event.who.rank for event in events} - {None}
