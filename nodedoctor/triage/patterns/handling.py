@@ -37,6 +37,11 @@ retried
     |will (?:be )?(?:re-?tr(?:y|ied)|try|tried)\b
     |trying (?:again|another|the next|mirror|once more|a smaller|\d{1,6})\b
     |(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b
+again
+  {}; re-opening the file
+    (?:(?<=[:;,(\]-] )|(?<=^))re-?(?:open|creat|build|load|connect|initiali[sz]|queu|schedul|submitt|sampl|read)ing\b
+    |(?:(?<=[;,:] )|(?<=^)|(?<=was )|(?<=and ))re-?(?:open|connect|built|build|load|creat|queu|schedul|submitt)(?:ed)?(?: ok)?(?=\W{0,3}$|[;,] )
+    |connection restored\b|put back in(?:to)? the queue\b
 replaced
   {}: worker 3 was restarted
     respawn(?:ed|ing)\b|start(?:ed|ing) (?:it again|another|a new one)\b
@@ -54,8 +59,14 @@ skipped
   Skipping sample 17 because of {}
     skipping\b|dropping\b|discarding\b|will be skipped\b
     |(?<=[,;] )skipped\W{0,3}$|skipped (?:\w{1,30} ){0,4}(?:due|because|since|as|for|after)\b
-    |(?:sample|batch|rollout|episode|prompt|request|file|record|row)(?:e?s)? (?:was |were )?
-    (?:dropped|discarded|skipped)\b
+    |(?:sample|batch|rollout|episode|prompt|request|file|record|row|shard|item)(?:e?s)? (?:#?\d{1,12} )?(?:was |were )?
+    (?:dropped|discarded|skipped|replaced)\b(?!:$)
+    |(?:skipped|dropped|discarded) (?:the |a |an |one |\d{1,9} )?(?:bad |corrupt(?:ed)? |broken |invalid )?
+    (?:sample|batch|rollout|episode|prompt|request|file|record|row|shard|item)(?:e?s)?\b
+scored
+  {}, reward set to 0.0
+    (?:reward|score|advantage|loss|weight|value|result)s? (?:is |was )?set to \S|scored 0\b|(?<=[,;] )(?:reward|score) ?= ?0(?:\.0)?\b
+    |returning (?:None|0|default|empty|an empty)\b
 continued
   {} (non-fatal)
     continuing\b|proceeding (?:anyway|without)\b|(?:carry|go|mov)ing on\b|(?:carries|goes|moves) on\b
@@ -84,8 +95,8 @@ earlier try
     |last (?:attempt|try) (?:had |was )?(?:ended|failed|died|crashed|killed)\b
     |(?:resum(?:ed|ing)|restart(?:ed|ing)|recover(?:ed|ing|y)|succeeded) (?:after|from)\b|reconnected\b
     |succeeded (?:on|at) (?:the )?(?:second|third|next|\d{1,3}(?:nd|rd|th)) (?:attempt|try)\b
-    |auto-?recover\w{0,4}\b|(?:re-?try|attempt|try) ?#? ?\d{1,6}:? (?:succeeded|worked|ok)\b
-    |recovered(?=\W{0,3}$|[;,] )
+    |auto-?recover\w{0,4}\b|(?:re-?try|attempt|try)(?: ?#? ?\d{1,6}:?)? (?:succeeded|worked|ok)\b
+    |recovered(?=\W{0,3}$|[:;,] )
 onlooker
   wandb: ERROR Error while calling W&B API: {}
     wandb: (?:ERROR|WARN(?:ING)?|Network)\b
@@ -118,9 +129,36 @@ _NOTED = re.compile(
 """What begins a remark."""
 
 
+_NOT = re.compile(
+    r"(?:\b(?:not|never|no|nothing|neither|nor|cannot|unable|failed|fails)|n't)"
+    r" (?:(?:be|been|being|to|have|has|get|even|able|going|possible|yet|more|further|other) ){0,3}$",
+    re.IGNORECASE,
+)
+"""What in front of a phrase says that this did not come about."""
+_NEITHER = re.compile(
+    r" (?:\w{1,16} )?(?:(?:also|has|have|then) )?(?:failed|fails|failing|impossible|exhausted|unavailable"
+    r"|disabled|not available|(?:did|does|was|is)(?: not|n't) \w{1,16})"
+    r"(?= ?(?:too|as well|also|again|either)?\W{0,3}$|[:;,])",
+    re.IGNORECASE,
+)
+"""The same behind a phrase: `fallback failed too`."""
+
+_GIVES_UP = re.compile(r"[,;:.(-] ?(?:so |now )?(?:giving|gave|gives) up\b", re.IGNORECASE)
+"""With which a program ends its tries, whatever it says of them before."""
+
+
 def has_phrase(text: str) -> bool:
-    """True for a line with a phrase, even about the line before."""
-    return _HANDLED.search(text) is not None and not text.startswith(("Exception ignored", "nohup: "))
+    """True for a line with a phrase, even about the line before, that nothing negates."""
+    if text.startswith(("Exception ignored", "nohup: ")):
+        return False
+    return any(
+        not (
+            _NOT.search(text, 0, phrase.start())
+            or _NEITHER.match(text, phrase.end())
+            or _GIVES_UP.search(text, phrase.end())
+        )
+        for phrase in _HANDLED.finditer(text)
+    )
 
 
 ENDS = re.compile(
@@ -140,6 +178,11 @@ def tells_what_is_next(text: str) -> bool:
     if _AGAIN.search(text):
         return False
     return has_phrase(text) or any(not ENDS.search(next_step) for next_step in _PARTICIPLE.findall(text))
+
+
+def tells_outcome(text: str) -> bool:
+    """True for a line behind an error that says how its program went on, or which of several tries it was."""
+    return has_phrase(text) or _is_last_try(text) is False
 
 
 def tells_replacement(text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.triage.model import Event, Line
 from nodedoctor.triage.patterns.assertion import is_warning, names_error
-from nodedoctor.triage.patterns.handling import ENDS, has_phrase, tells_what_is_next
+from nodedoctor.triage.patterns.handling import ENDS, tells_outcome, tells_what_is_next
 from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import AT_EXIT
@@ -73,10 +73,10 @@ class OpenErrors:
         caught = any(isinstance(event.what, ExceptionRaised) and event.what.caught for event in self._events)
         if caught and tells_what_is_next(text) and not names_error(text):
             return True
-        if not has_phrase(text):
+        if not tells_outcome(text):
             return False
         topic = _topic_words(text)
-        if len(topic) <= BRIEF and not names_error(text):
+        if len(topic) <= BRIEF and not names_error(text) and not any(map(_is_of_interpreter, self._events)):
             return True
         return any(topic & _topic_words(_describe_exception(event)) for event in self._events)
 
@@ -84,6 +84,15 @@ class OpenErrors:
         """All held events."""
         yield from self._events
         self._events = []
+
+
+def _is_of_interpreter(event: Event[Any]) -> bool:
+    """True for a stack from the program's first line on, as Python prints it of what nothing caught.
+
+    A program may print such a one, too: then its next line is about the same.
+    """
+    what = event.what
+    return isinstance(what, ExceptionRaised) and bool(what.frames) and what.frames[0].function == "<module>"
 
 
 def is_task_end(event: Event[Any]) -> bool:

@@ -24,9 +24,10 @@ from nodedoctor.triage.timeline.runs import SURVIVED
 FAR = 40
 """Steps of a counter that was not there before an error, from which the error was none: what counts may be
 another program, which began after the first one had died. Ours."""
-DATED = 10
-"""Steps with times, of a counter that was not there before an error without a rank: loggers print at once,
-and who raised it counts no more. What has no time may have waited in a buffer until the end. Ours."""
+DATED = 5
+"""Steps with times, of a counter that was not there before an error: loggers print at once, and a rank that
+ended stops all others at their next collective. What has no time may have waited in a buffer until the end.
+Ours."""
 PAST_DEATH = 20
 """Steps behind the end of a process that no rank's end leaves to the others, who meet it in each. Ours."""
 WORDS = 4
@@ -218,9 +219,9 @@ class _LaterCounters:
         needed = SURVIVED if isolated or mild else FAR
         if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
             return True
-        if event.who.rank is not None and self._of_ranks[event.who.rank] >= FAR:
+        if event.who.rank is not None and self._of_ranks[event.who.rank] >= SURVIVED:
             return True
-        if event.who.rank is None and event.who.pid is None and self._dated >= DATED:
+        if self._dated >= DATED:
             return True
         if caught and any(steps.rises >= SURVIVED or steps.last.is_full for steps in self._steps.values()):
             return True
