@@ -45,7 +45,8 @@ def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
     for event, counters in _from_the_end(events):
         last = is_death(event) or event.kind in QUIET or _LAST_WORDS.search(event.text) is not None
         last = last or (_is_of_failed_gpu(event) and not counters.went_on(done=False))
-        if last or progress.is_final(event) or not counters.survived(event, isolated):
+        final = progress.is_final(event) and not counters.are_dated
+        if last or final or not counters.survived(event, isolated):
             remaining.append(event)
     return _without_recurring(events, remaining[::-1])
 
@@ -212,6 +213,11 @@ class _LaterCounters:
             self._rises = max(self._rises, counter.rises)
             self._epochs = max(self._epochs, counter.epochs)
 
+    @property
+    def are_dated(self) -> bool:
+        """True when a logger's counter came so far behind this that all ranks worked."""
+        return self._dated >= DATED
+
     def survived(self, event: Event[Any], isolated: bool) -> bool:
         """True when a counter went on after this, or began and came far, or its rank's own came far."""
         caught = event.manner != "plain"
@@ -221,7 +227,7 @@ class _LaterCounters:
             return True
         if event.who.rank is not None and self._of_ranks[event.who.rank] >= SURVIVED:
             return True
-        if self._dated >= DATED:
+        if self.are_dated:
             return True
         if caught and any(steps.rises >= SURVIVED or steps.last.is_full for steps in self._steps.values()):
             return True

@@ -222,9 +222,14 @@ def is_own_error(what: object) -> bool:
 
 
 def is_death(event: Event[Any]) -> bool:
-    """True for what no job survives, unless a program handles or retells it: then that program did."""
-    of_task = isinstance(event.what, ActorDied) and event.what.of_task
-    return event.kind in FATAL and event.manner == "plain" and not of_task
+    """True for what no job survives, unless a program handles or retells it: then that program did.
+
+    A task of Ray's may be run again, and a helper's process be replaced.
+    """
+    what = event.what
+    of_task = isinstance(what, ActorDied) and what.of_task
+    of_helper = isinstance(what, ProcessExit) and bool(what.helper)
+    return event.kind in FATAL and event.manner == "plain" and not (of_task or of_helper)
 
 
 def _reports_success(event: Event[Any]) -> bool:
