@@ -285,6 +285,7 @@ REPORTS = (
     "Training completed after 12 iterations at 2025-07-01 10:00:00. Total running time: 1h",
     "|  Tasks  |Version|     Filter     |n-shot|  Metric   |",
     "I0506 torch/distributed/elastic/agent/server/api.py:879] [default] worker group successfully finished.",
+    "[2026-04-03 10:18:55,009] [INFO] [launch.py:351:main] Process 5120 exits successfully.",
 )
 
 

@@ -8,7 +8,7 @@ GREP_PREFILTER = (
     "rror", "xception", "Traceback", "atchdog", "ailed", "ailure", "WARN ", "imed out", "emory", "illed",
     "exitcode", "Xid", "enqueued", "GIL ", "inished",
     "run_stop", "train_runtime", "` stopped: `", "training is done]", "|Version|",
-    "Final validation metrics", "raining completed",
+    "Final validation metrics", "raining completed", "exits successfully",
 )  # fmt: skip
 """Every line that matters has one of these, or soon follows one that has: words of trouble, and those with
 which runs report their own success, which may be far from the end of a log."""

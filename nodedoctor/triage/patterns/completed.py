@@ -22,6 +22,8 @@ PASSED_TESTS = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)\d{1,6} passed\b.{0,
 """The last line of pytest, where all tests passed: what they raised on purpose is above."""
 _WORKER_GROUP = re.compile(r"\bworker group successfully finished\b")
 """What torchelastic's agent reports of all its processes (torch/distributed/elastic/agent/server/api.py)."""
+_DEEPSPEED = re.compile(r"\[launch\.py:\d+:main\] Process \d+ exits successfully")
+"""The same of DeepSpeed's launcher, which says of a process that failed that it kills the others."""
 _VERL = re.compile(r"^\W{0,3}Final validation metrics: ")
 """What verl prints of its last step, behind the last checkpoint (verl/trainer/ppo/ray_trainer.py)."""
 _RAY_TRAIN = re.compile(r"^\W{0,3}Training completed after \d{1,9} iterations at \d")
@@ -30,7 +32,7 @@ _RAY_TRAIN = re.compile(r"^\W{0,3}Training completed after \d{1,9} iterations at
 _EVALUATED = re.compile(r"^\W{0,3}Tasks {0,40}\|Version\|")
 """The heading of the results of lm-eval (lm_eval/utils.py, make_table)."""
 
-OF_ALL_PROCESSES = (PASSED_TESTS, _WORKER_GROUP)
+OF_ALL_PROCESSES = (PASSED_TESTS, _WORKER_GROUP, _DEEPSPEED)
 """What reports that every test, or every process, came to its end well."""
 LAST_RESULTS = (_VERL, _RAY_TRAIN)
 """The last results of drivers that then take down the workers of Ray."""

@@ -39,8 +39,10 @@ retried
     |(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b
 again
   {}; re-opening the file
-    (?:(?<=[:;,(\]-] )|(?<=^))re-?(?:open|creat|build|load|connect|initiali[sz]|queu|schedul|submitt|sampl|read)ing\b
-    |(?:(?<=[;,:] )|(?<=^)|(?<=was )|(?<=and ))re-?(?:open|connect|built|build|load|creat|queu|schedul|submitt)(?:ed)?(?: ok)?(?=\W{0,3}$|[;,] )
+    (?:(?<=[:;,(\]-] )|(?<=^))re-?
+    (?:open|creat|build|load|connect|initiali[sz]|queu|schedul|submitt|sampl|read)ing\b
+    |(?:(?<=[;,:] )|(?<=^)|(?<=was )|(?<=and ))re-?
+    (?:opened|connected|built|loaded|created|queued|scheduled|submitted)(?: ok)?(?=\W{0,3}$|[;,] )
     |connection restored\b|put back in(?:to)? the queue\b
 replaced
   {}: worker 3 was restarted
@@ -59,13 +61,14 @@ skipped
   Skipping sample 17 because of {}
     skipping\b|dropping\b|discarding\b|will be skipped\b
     |(?<=[,;] )skipped\W{0,3}$|skipped (?:\w{1,30} ){0,4}(?:due|because|since|as|for|after)\b
-    |(?:sample|batch|rollout|episode|prompt|request|file|record|row|shard|item)(?:e?s)? (?:#?\d{1,12} )?(?:was |were )?
-    (?:dropped|discarded|skipped|replaced)\b(?!:$)
+    |(?:sample|batch|rollout|episode|prompt|request|file|record|row|shard|item)(?:e?s)?[ ]
+    (?:#?\d{1,12} )?(?:was |were )?(?:dropped|discarded|skipped|replaced)\b(?!:$)
     |(?:skipped|dropped|discarded) (?:the |a |an |one |\d{1,9} )?(?:bad |corrupt(?:ed)? |broken |invalid )?
     (?:sample|batch|rollout|episode|prompt|request|file|record|row|shard|item)(?:e?s)?\b
 scored
   {}, reward set to 0.0
-    (?:reward|score|advantage|loss|weight|value|result)s? (?:is |was )?set to \S|scored 0\b|(?<=[,;] )(?:reward|score) ?= ?0(?:\.0)?\b
+    (?:reward|score|advantage|loss|weight|value|result)s? (?:is |was )?set to \S
+    |scored 0\b|(?<=[,;] )(?:reward|score) ?= ?0(?:\.0)?\b
     |returning (?:None|0|default|empty|an empty)\b
 continued
   {} (non-fatal)

@@ -96,6 +96,9 @@ def _make_communicator(match: re.Match[str]) -> Communicator:
     return Communicator(world_size(match["size"]), bounded_integer(match["inner"]), match["step"], bus)
 
 
+PLUGIN_FAILED = "network-plugin-failed"
+"""The symptom of a network plug-in that does not work; NCCL may do without it."""
+
 SIGNS = read_rows(
     r"""
 # NVIDIA/nccl, src/init.cc and src/transport

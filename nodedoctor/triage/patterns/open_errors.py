@@ -28,7 +28,8 @@ _SMALL = frozenset((
     "line", "this", "with", "from", "that", "have", "none", "could", "back", "falling", "retry", "retrying",
     "attempt", "entering", "loop", "using", "torch", "python", "site", "packages", "module", "true", "false",
     "after", "already", "been", "before", "errno", "has", "import", "imported", "new", "not", "status", "was",
-    "the", "and", "for", "its", "next", "anyway", "now", "will", "then",
+    "the", "and", "for", "its", "next", "anyway", "now", "will", "then", "there", "task", "tasks", "retries",
+    "retried", "retryable", "remaining", "left", "more", "still", "again", "tries", "succeeded",
 ))  # fmt: skip
 """Words of any message."""
 

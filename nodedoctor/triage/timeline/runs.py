@@ -126,7 +126,8 @@ def _is_of_several(event: Event[Any]) -> bool:
 def _ends_program(event: Event[Any]) -> bool:
     """True for an unhandled exception: a launcher after it is another command."""
     what = event.what
-    return isinstance(what, ExceptionRaised) and bool(what.frames) and event.asserted and not what.logged
+    raised = isinstance(what, ExceptionRaised) and bool(what.frames) and not what.logged
+    return raised and event.manner == "plain"
 
 
 def _is_server_up(event: Event[Any]) -> bool:

@@ -28,6 +28,8 @@ DATED = 5
 """Steps with times, of a counter that was not there before an error: loggers print at once, and a rank that
 ended stops all others at their next collective. What has no time may have waited in a buffer until the end.
 Ours."""
+OWN = 2
+"""Steps of its own behind an error from which a rank has outlived it: three values of a counter. Ours."""
 PAST_DEATH = 20
 """Steps behind the end of a process that no rank's end leaves to the others, who meet it in each. Ours."""
 WORDS = 4
@@ -225,7 +227,7 @@ class _LaterCounters:
         needed = SURVIVED if isolated or mild else FAR
         if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
             return True
-        if event.who.rank is not None and self._of_ranks[event.who.rank] >= SURVIVED:
+        if event.who.rank is not None and self._of_ranks[event.who.rank] >= OWN:
             return True
         if self.are_dated:
             return True

@@ -98,13 +98,13 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
         "survived",
         "the job came to its end behind it",
         survived.drop_before_the_end,
-        (Mark.JOB_FINISHED, CancelledByUser),
+        (Mark.JOB_FINISHED, Mark.SERVER_READY, CancelledByUser),
     ),
     SideRule(
         "survived",
-        "its communicator was complete behind it",
+        "its communicator was complete behind it, or taken down in order",
         survived.drop_before_communicator,
-        (Communicator,),
+        (Communicator, Mark.SET_UP),
     ),
     SideRule(
         "survived",

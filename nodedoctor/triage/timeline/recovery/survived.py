@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from nodedoctor.grouping import group_by
@@ -22,7 +22,7 @@ from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.nccl import Communicator
+from nodedoctor.triage.patterns.nccl import PLUGIN_FAILED, Communicator
 from nodedoctor.triage.patterns.other_way import OtherWayWorked
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
@@ -85,9 +85,10 @@ def drop_kills_of_retried_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
 def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without what may pass before the job finished or was cancelled, and what was caught before it finished.
 
-    Who cancels a job may have seen what its program reports of itself.
+    A server that is up is enough. Who cancels a job may have seen what its program reports of itself.
     """
     remaining = _drop_before(events, (Mark.JOB_FINISHED, CancelledByUser), _may_pass)
+    remaining = _drop_before(remaining, (Mark.SERVER_READY,), lambda e: e.what is Mark.UNREAD_TROUBLE)
     return _drop_before(remaining, (Mark.JOB_FINISHED,), _is_retold)
 
 
@@ -100,24 +101,36 @@ def drop_stalls_that_passed(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def drop_before_communicator(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without what NCCL warned of before the same process had its communicator: it did without that."""
-    completed_at = {
-        (event.who.host, event.who.pid): event.place.offset for event in events if _is_complete(event)
-    }
-    return [
-        event
-        for event in events
-        if not (
-            isinstance(event.what, Symptom)
-            and "NCCL" in event.text
-            and event.place.offset < completed_at.get((event.who.host, event.who.pid), -1)
-        )
-    ]
+    """Without what NCCL warned of before the same process had its communicator, or took it down in order.
+
+    Of a plug-in that fails it is enough that NCCL chose a network without it.
+    """
+    done_at = _last_places(filter(_is_complete, events))
+    chosen_at = _last_places(event for event in events if _CHOSEN in event.text)
+
+    def did_without(event: Event[Any]) -> bool:
+        process, at = (event.who.host, event.who.pid), event.place.offset
+        if not isinstance(event.what, (Symptom, UnclassifiedError)) or "NCCL" not in event.text:
+            return False
+        of_plugin = isinstance(event.what, Symptom) and event.what.name == PLUGIN_FAILED
+        return at < done_at.get(process, -1) or (of_plugin and at < chosen_at.get(process, -1))
+
+    return [event for event in events if not did_without(event)]
+
+
+_CHOSEN = "NCCL INFO Using network "
+"""What each process of NCCL prints of its network, a plug-in or one of its own (src/init.cc)."""
+
+
+def _last_places(events: Iterable[Event[Any]]) -> dict[tuple[str | None, int | None], int]:
+    """The place of the last event of each process."""
+    return {(e.who.host, e.who.pid): e.place.offset for e in events if e.who.pid is not None}
 
 
 def _is_complete(event: Event[Any]) -> bool:
-    """True where a known process of NCCL's says that its communicator works."""
-    return isinstance(event.what, Communicator) and event.what.is_complete and event.who.pid is not None
+    """True where a known process of NCCL's says that its communicator works, or worked until its end."""
+    what = event.what
+    return isinstance(what, Communicator) and (what.is_complete or what.step.startswith("Destroy"))
 
 
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:

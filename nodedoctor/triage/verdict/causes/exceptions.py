@@ -8,6 +8,7 @@ from textwrap import shorten
 from typing import Any
 
 from nodedoctor.triage.describe import describe_identities
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Event
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.log_pattern import Symptom
@@ -29,7 +30,7 @@ def first_exception(timeline: Timeline) -> Iterator[Candidate]:
     explained = [
         e
         for e in timeline.events
-        if e.kind not in (*QUIET, ExceptionRaised)
+        if e.kind not in (*QUIET, ExceptionRaised, Mark.UNREAD_TROUBLE)
         and not (isinstance(e.what, Symptom) and not e.what.decisive)
     ]
     places = _ExplainedPlaces(explained)
