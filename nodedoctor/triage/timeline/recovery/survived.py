@@ -172,7 +172,7 @@ def _places_before(
     ranks = {event.who.rank for event in events if is_end(event)}
     end = last_index(events, is_end)
     of_all = bool(events) and says_any(OF_ALL_PROCESSES, events[end].text)
-    of_all = of_all or (alone_for_all and len(ranks) == 1)
+    of_all = of_all or None in ranks or (alone_for_all and len(ranks) == 1)
     before = (event for event in events[:end] if of_all or event.who.rank in ranks)
     return {event.place for event in before if is_error(event)}
 
