@@ -63,6 +63,7 @@ _SERVICES = re.compile(
     r"|s3fs|gcsfs|google[/\\]cloud)[/\\]"
 )
 """Clients of services outside of a job: a connection that one of them lost is no peer's."""
+_PACKAGES = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 _STARTED = re.compile(
     r"python[\d.]*'|\b(?:torchrun|accelerate|deepspeed|srun|mpirun)\b|\.py\b|--local[_-]rank"
 )
@@ -72,6 +73,13 @@ _STARTED = re.compile(
 def is_secondary(raised: ExceptionRaised) -> bool:
     """True for exceptions that only report that something elsewhere ended."""
     name = raised.type.rpartition(".")[2]
+    if (
+        name == "TimeoutError"
+        and not raised.message
+        and raised.frames
+        and _PACKAGES.search(raised.frames[-1].file)
+    ):
+        return True  # who waited for another process raises what came of it behind that
     if name in _CUT_OFF and raised.frames and _SPAWN.search(raised.frames[-1].file):
         return True
     if _OWN.search(raised.message) or any(_SERVICES.search(frame.file) for frame in raised.frames):

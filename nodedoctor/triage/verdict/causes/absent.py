@@ -179,17 +179,17 @@ def _is_in_collective(frames: Sequence[StackFrame]) -> bool:
 
 
 def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[LongWork] | None:
-    """The last long work before the first timeout, without a training step after it."""
+    """The last long work before the first timeout, of some ranks, without a training step after it.
+
+    What a job prints without a rank is mostly of its first one.
+    """
     for event in reversed(timeline.of_kind(LongWork)):
-        rank = event.who.rank
-        if (
-            timeline.late(event)
-            or is_brief(event.text)
-            or (
-                rank is not None
-                and (rank in timeline.waiting_ranks or (ranks is not None and rank not in ranks))
-            )
-        ):
+        rank = 0 if event.who.rank is None and ranks is not None else event.who.rank
+        of_others = rank is not None and (
+            (rank in timeline.waiting_ranks and rank == event.who.rank)
+            or (ranks is not None and rank not in ranks)
+        )
+        if timeline.late(event) or is_brief(event.text) or of_others:
             continue
         steps = [e for e in timeline.of_kind(TrainingStep) if e.place.source == event.place.source]
         later_steps = [e for e in steps if e.place.offset > event.place.offset and not timeline.late(e)]
