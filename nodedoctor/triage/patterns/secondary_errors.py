@@ -52,7 +52,7 @@ _MISTAKES = frozenset((
 """What Python calls a mistake in a program: one about a process group speaks of it and is not its echo."""
 _END_WORDS = re.compile(r"\b(?:died|exited|aborted|killed by|[Tt]imed out|shut down|closed by|reset by)\b")
 _OWN = re.compile(
-    r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)|HTTPConnectionPool\(host='(?!localhost)[^']*[a-zA-Z]"
+    r"HTTPS?ConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)"
     r"|Ran out of input|has not been initialized"
     r"|\bserver can(?:'t|not) be reached at http"  # trl/extras/vllm_client.py
     r"|\bCouldn't reach \S+ on the Hub\b"  # datasets/load.py
@@ -60,9 +60,11 @@ _OWN = re.compile(
 """No echo of a process that ended: a server outside of the job, a file that is empty, a call too early."""
 _SERVICES = re.compile(
     r"[/\\](?:site|dist)-packages[/\\](?:wandb|mlflow|comet_ml|neptune|clearml|swanlab|huggingface_hub|boto3|botocore"
-    r"|s3fs|gcsfs|google[/\\]cloud)[/\\]"
+    r"|s3fs|gcsfs|google[/\\]cloud|openai|anthropic|redis|psycopg2?|pymongo|pymysql|kafka|elasticsearch)[/\\]"
 )
 """Clients of services outside of a job: a connection that one of them lost is no peer's."""
+_CLIENTS = re.compile(r"(?:openai|anthropic|redis|botocore|psycopg2?|pymongo|kafka|elasticsearch)\.")
+"""The same by their exceptions, which print the rank's own stack."""
 _PACKAGES = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 _STARTED = re.compile(
     r"python[\d.]*'|\b(?:torchrun|accelerate|deepspeed|srun|mpirun)\b|\.py\b|--local[_-]rank"
@@ -82,7 +84,8 @@ def is_secondary(raised: ExceptionRaised) -> bool:
         return True  # who waited for another process raises what came of it behind that
     if name in _CUT_OFF and raised.frames and _SPAWN.search(raised.frames[-1].file):
         return True
-    if _OWN.search(raised.message) or any(_SERVICES.search(frame.file) for frame in raised.frames):
+    own = _OWN.search(raised.message) or _CLIENTS.match(raised.type)
+    if own or any(_SERVICES.search(frame.file) for frame in raised.frames):
         return False
     # of a launcher about the program it started, or of a program about a tool
     if name == "CalledProcessError":
