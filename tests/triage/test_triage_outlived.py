@@ -1,0 +1,140 @@
+"""Errors that their rank outlived: it counted on, or the whole job did, before another one failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import culprits, elastic, judged, raised, steps
+
+from nodedoctor.triage.patterns.handling import has_phrase
+
+ERRORS = (
+    "ValueError: no answer in the completion",
+    "OSError: [Errno 116] Stale file handle: '/nfs/data/b.bin'",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has 79 GiB",
+    "RuntimeError: DataLoader worker (pid 40122) is killed by signal: Killed. ",
+)
+
+
+def dated(first: int, count: int) -> str:
+    """Steps that a logger prints with their time, without a rank."""
+    return "".join(
+        f"[2026-03-30 15:{n:02}:40] step {n} loss {5 / n:.3f}\n" for n in range(first, first + count)
+    )
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("before", ["", dated(1, 8)])
+def test_a_rank_did_not_end_with_an_error_behind_which_all_counted_on(
+    error: str, before: str, tmp_path: Path
+) -> None:
+    log = before + raised(1, error) + dated(9, 8)
+    assert judged(tmp_path, log).verdict.outcome == "clean"
+    later = judged(tmp_path, log + raised(3, "KeyError: 'pixel_values'") + elastic([(3, 1)], 3))
+    assert (later.verdict.cause, culprits(later)) == ("user_code_exception", [3])
+
+
+@pytest.mark.parametrize("error", ERRORS[:3])
+def test_a_rank_that_counts_itself_behind_its_error_went_on(error: str, tmp_path: Path) -> None:
+    own = "".join(f"[rank1]: step {n} loss {5 / n:.3f}\n" for n in range(1, 4))
+    assert judged(tmp_path, raised(1, error) + own).verdict.outcome == "clean"
+    of_another = own.replace("[rank1]", "[rank2]")
+    assert judged(tmp_path, raised(1, error) + of_another).verdict.outcome == "failure"
+
+
+NEGATED = (
+    "will not be retried",
+    "not retrying",
+    "fallback failed too",
+    "no fallback available",
+    "cannot be ignored",
+    "could not be recovered",
+    "nothing to fall back to",
+    "retrying is disabled",
+    "skipped 20 batches, giving up",
+)
+
+
+@pytest.mark.parametrize("words", NEGATED)
+def test_a_negated_word_of_handling_handles_nothing(words: str, tmp_path: Path) -> None:
+    assert not has_phrase(words)
+    log = steps(1, 20) + raised(5, "KeyError: 'x'") + f"[rank5]: {words}\n"
+    assert (found := judged(tmp_path, log)).verdict.outcome == "failure" and culprits(found) == [5]
+
+
+def test_an_error_that_says_what_was_skipped_is_one(tmp_path: Path) -> None:
+    log = raised(6, "RuntimeError: 20 batches skipped in a row, giving up") + elastic([(6, 1)], 6)
+    assert culprits(judged(tmp_path, steps(1, 9) + log)) == [6]
+
+
+STACK = (
+    "Traceback (most recent call last):\n"
+    '  File "/job/train.py", line 9, in <module>\n    main()\n'
+    "KeyError: 'pixel_values'\n"
+)
+
+
+@pytest.mark.parametrize(
+    "words", ["WARNING: NCCL_DEBUG ignored", "Using fallback tokenizer for the log", "upload will be retried"]
+)
+def test_what_python_printed_is_handled_by_words_about_it_alone(words: str, tmp_path: Path) -> None:
+    log = f"{steps(1, 20)}{STACK}{words}\n"
+    assert judged(tmp_path, log).verdict.outcome == "failure"
+    about = f"{steps(1, 20)}{STACK}no pixel_values in sample 12, skipping it\n"
+    assert judged(tmp_path, about).verdict.outcome == "clean"
+
+
+FAILED_PLUGIN = "gpu-1:40:41 [0] init_plugin:260 NCCL WARN NET/OFI Failed to initialize rdma protocol\n"
+CHOSEN = "gpu-1:40:41 [0] NCCL INFO Using network Socket\n"
+
+
+def test_a_plugin_that_fails_is_no_failure_where_nccl_chose_another_network(tmp_path: Path) -> None:
+    assert judged(tmp_path, FAILED_PLUGIN + CHOSEN + steps(1, 9)).verdict.outcome == "clean"
+    other = CHOSEN.replace("gpu-1:40", "gpu-2:40")
+    assert judged(tmp_path, FAILED_PLUGIN + other).verdict.cause == "network_ib"
+
+
+def test_warnings_of_a_communicator_that_was_taken_down_in_order_are_no_failure(tmp_path: Path) -> None:
+    warning = (
+        "gpu-1:40:42 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.1.0.7<4> failed : x\n"
+    )
+    down = "gpu-1:40:40 [0] NCCL INFO comm 0x5 rank 0 nranks 4 cudaDev 0 busId 1b000 - Destroy COMPLETE\n"
+    assert judged(tmp_path, steps(1, 9) + warning + down).verdict.outcome == "clean"
+    assert judged(tmp_path, steps(1, 9) + down + warning).verdict.outcome == "failure"
+    assert (
+        judged(tmp_path, steps(1, 9) + warning + down.replace("Destroy", "Abort")).verdict.outcome
+        == "failure"
+    )
+
+
+CLIENTS = (
+    "openai.APIConnectionError: Connection error.",
+    "redis.exceptions.ConnectionError: Error 111 connecting to cache:6379. Connection refused.",
+    "requests.exceptions.ConnectionError: HTTPConnectionPool(host='10.0.0.4', port=8000): Max retries",
+)
+
+
+@pytest.mark.parametrize("error", CLIENTS)
+def test_a_lost_service_is_the_error_of_its_client(error: str, tmp_path: Path) -> None:
+    log = raised(0, error) + elastic([(0, 1)], 0)
+    assert (judged(tmp_path, log).verdict.cause, culprits(judged(tmp_path, log))) == (
+        "user_code_exception",
+        [0],
+    )
+
+
+@pytest.mark.parametrize("end", ["terminated with signal 9", "was killed by SIGSEGV", "exited with 139"])
+def test_a_launcher_that_names_a_rank_and_its_signal(end: str, tmp_path: Path) -> None:
+    found = judged(tmp_path, steps(1, 9) + f"ERROR: one or more processes (first noticed rank 17) {end}\n")
+    assert (found.verdict.cause, culprits(found)) == ("peer_died", [17])
+
+
+def test_a_program_that_saves_when_it_is_told_to_end_was_stopped(tmp_path: Path) -> None:
+    saved = (
+        "SIGTERM received, will checkpoint and exit after this step\nsaving checkpoint\ncheckpoint complete\n"
+    )
+    end = "W0611 10:21:22.118000 9 torch/elastic/agent/server/api.py:704] Received SIGTERM death signal\n"
+    assert judged(tmp_path, steps(1, 9) + saved + end).verdict.outcome == "clean"
+    failed = judged(tmp_path, steps(1, 9) + raised(2, "KeyError: 'x'") + saved + end)
+    assert culprits(failed) == [2]
