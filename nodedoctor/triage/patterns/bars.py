@@ -109,6 +109,12 @@ ITEMS = re.compile(
     r"(?P<name>file|doc|document|item|sample|shard|example|record|chunk|image|video|prompt|request|row|task|question)s?\b"
 )
 """How many of the things that it works through a program has done: `344/400 files`."""
+PARTS = re.compile(
+    r"^\W{0,3}(?:[A-Za-z]{4,20}ing )?(?P<name>warm-?up|shard|chunk|part|fold|file|sample|item|rollout)"
+    r"(?: step)? (?P<done>\d{1,9}) ?(?:/|of) ?(?P<total>\d{1,9})\b",
+    re.IGNORECASE,
+)
+"""The same with the name in front: `warmup 2/3`, `loading shard 4 of 30`."""
 
 
 def parse_row_number(text: str) -> tuple[str, tuple[float, ...]] | None:
@@ -116,7 +122,7 @@ def parse_row_number(text: str) -> tuple[str, tuple[float, ...]] | None:
     match = MEASURED.search(text)
     if match is not None:
         return f"{match['name'] or 'row'} of measures", (float(match["done"] or match["count"]),)
-    if (items := ITEMS.search(text)) is not None:
+    if (items := ITEMS.search(text) or PARTS.match(text)) is not None:
         return f"{items['name']}s of {items['total']}", (float(items["done"]),)
     row = COLUMNS.match(text)
     return ("row of numbers", (float(row["done"]),)) if row is not None else None

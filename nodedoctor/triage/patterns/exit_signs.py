@@ -97,8 +97,8 @@ ProcessExit
     \b[Rr]ank (?P<rank>\d+)\b(?: \((?:PID|pid) (?P<pid>\d+)\))? (?:crashed|exited|died|failed|terminated
     |ended) with (?:exit |return )?(?:code|status):? (?P<code>-?[1-9]\d{0,4})\b
 ProcessExit
-    \b[Rr]ank (?P<rank>\d+)\)? (?:was )?(?:crashed|exited|died|failed|terminated|ended|killed) (?:with|by|from|on)
-    (?: signal:?)? (?P<signal>(?<=signal )\d{1,2}\b|(?<=signal: )\d{1,2}\b|SIG[A-Z]{3,4}\b)
+    \b[Rr]ank (?P<rank>\d+)\)? (?:was )?(?:crashed|exited|died|failed|terminated|ended|killed)
+    [ ](?:with|by|from|on)(?: signal:?)? (?P<signal>(?<=signal )\d{1,2}\b|(?<=signal: )\d{1,2}\b|SIG[A-Z]{3,4}\b)
 ProcessExit
     \b[Rr]ank (?P<rank>\d+)\)? (?:exited|died|failed|ended) with (?P<code>-?[1-9]\d{0,2})\W{0,3}$
 # handlers that programs and compiled frameworks install themselves

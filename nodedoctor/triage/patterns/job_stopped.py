@@ -61,7 +61,8 @@ CancelledByUser  why=terminated
     ^\s*KeyboardInterrupt: terminated$|^\W{0,3}exiting program after receiving SIGTERM\b
 # programs that save before they obey
 CancelledByUser  why=terminated
-    \b(?:[Rr]eceived|[Cc]aught|[Gg]ot) (?:signal )?(?:SIGTERM|SIGUSR[12])\b.{0,60}\b(?:[Cc]heckpoint|[Ss]av(?:e|ing))
+    \b(?:[Rr]eceived|[Cc]aught|[Gg]ot) (?:signal )?(?:SIGTERM|SIGUSR[12])\b
+    .{0,60}\b(?:[Cc]heckpoint|[Ss]av(?:e|ing))
     |\bSIG(?:TERM|USR[12]) (?:was )?(?:received|caught)\b.{0,60}\b(?:[Cc]heckpoint|[Ss]av(?:e|ing))
 CancelledByUser  why=interrupted from the keyboard
     ^\s*(?:\w+Error: )?KeyboardInterrupt\b(?!: terminated$)
