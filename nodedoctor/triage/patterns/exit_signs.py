@@ -98,7 +98,8 @@ ProcessExit
     |ended) with (?:exit |return )?(?:code|status):? (?P<code>-?[1-9]\d{0,4})\b
 ProcessExit
     \b[Rr]ank (?P<rank>\d+)\)? (?:was )?(?:crashed|exited|died|failed|terminated|ended|killed)
-    [ ](?:with|by|from|on)(?: signal:?)? (?P<signal>(?<=signal )\d{1,2}\b|(?<=signal: )\d{1,2}\b|SIG[A-Z]{3,4}\b)
+    [ ](?:with|by|from|on)(?: signal:?)?[ ]
+    (?P<signal>(?<=signal )\d{1,2}\b|(?<=signal: )\d{1,2}\b|SIG[A-Z]{3,4}\b)
 ProcessExit
     \b[Rr]ank (?P<rank>\d+)\)? (?:exited|died|failed|ended) with (?P<code>-?[1-9]\d{0,2})\W{0,3}$
 # handlers that programs and compiled frameworks install themselves
