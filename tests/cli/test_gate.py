@@ -172,6 +172,7 @@ def test_a_driver_that_hangs_is_a_verdict_also_under_load(tmp_path: Path, fake_n
     assert asked["seconds"] >= 5
 
 
+@pytest.mark.slow
 def test_a_driver_that_answers_after_the_time_it_has_is_one_that_hangs(tmp_path: Path, fake_nvml):
     nvidia_tree(tmp_path / "tree")
     slow = fake_nvml({"init_delay_ms": 7000})

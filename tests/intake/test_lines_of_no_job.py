@@ -6,6 +6,7 @@ import pytest
 import smi_texts
 from in_turn import in_turn
 from pastes import OF_LOGS, PASTES
+from tiers import first, some
 
 from nodedoctor.intake.cli import worst
 from nodedoctor.intake.commands import asks_machine, programs, remote_host
@@ -67,7 +68,7 @@ def reading(text: str) -> Reading:
 
 
 @in_turn("command", REFUSALS)
-@in_turn("prompt", PROMPTS)
+@pytest.mark.parametrize("prompt", first(1, PROMPTS))
 def test_a_refusal_is_of_no_job(command: str, prompt: str):
     line = REFUSALS[command]
     result = reading(f"{prompt}{command}\n{line}\n{prompt}nvidia-smi\n{TABLE}")
@@ -114,7 +115,7 @@ def test_numbers_and_words_of_no_job_are_listed(command: str, prompt: str):
     assert sum(item.lines for item in result.unrecognised) == len(UNREAD[command].splitlines())
 
 
-@in_turn("probe", PASTES)
+@pytest.mark.parametrize("probe", some(PASTES, 12))
 @in_turn("command", UNREAD)
 def test_a_job_below_what_no_reader_claims_is_judged(probe: str, command: str):
     text = f"$ {command}\n{UNREAD[command]}$ show\n{PASTES[probe]}$ tail -4 train.log\n{JOB}"
@@ -196,7 +197,7 @@ SENTENCES = [
 
 @in_turn("form", [*TITLES, *SENTENCES])
 @in_turn("fault", [fault for fault in FAULTS if "NCCL WARN" not in fault])
-@in_turn("prompt", ["", *PROMPTS])
+@pytest.mark.parametrize("prompt", first(1, ["", *PROMPTS]))
 def test_what_a_person_writes_around_outputs_is_no_log(form: str, fault: str, prompt: str):
     words = form.format(fault)
     result = reading(f"{words}\n\n{prompt}nvidia-smi\n{TABLE}\nthanks in advance\n")
