@@ -31,7 +31,7 @@ from nodedoctor.intake.prompts import (
     match_prompt,
 )
 from nodedoctor.intake.shape import JOB_LINE, LOOSE, TIMED_LINE, Shape, is_loose
-from nodedoctor.intake.wrapped_rows import find_frame, find_log_width, join_log_lines, join_rows
+from nodedoctor.intake.wrapped_rows import find_frame, find_log_width, join_log_lines, join_rows, join_window
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
 
@@ -112,6 +112,8 @@ _Heads = Mapping[int, _Head]
 
 def split(text: str, host: str = "") -> Parts:
     """The outputs in a text, in its order."""
+    if rows := join_window(text.replace("\r\n", "\n").split("\n")):
+        return _split_joined(rows, host)
     lines = plain_lines(text)
     if frame := find_frame(lines):
         rows = join_rows(lines, frame)
