@@ -138,7 +138,8 @@ _ONE_NODE = regex(r"[A-Za-z][\w.-]{0,63}")
 _WITH_VALUE = ("-p", "-i", "-l", "-o", "-F", "-J", "-L", "-R")
 """Options of ssh that have a value behind them."""
 _ELSEWHERE = re.compile(
-    r"(?:^|[\s;|&(\"'`])(?:pdsh|clush|dsh|psh|xdsh|cexec|mussh|p(?:arallel-)?ssh|ansible|srun|ssh|kubectl exec)\s"
+    r"(?:^|[\s;|&(\"'`])(?:pdsh|clush|dsh|psh|xdsh|cexec|mussh|p(?:arallel-)?ssh|ansible|srun|ssh"
+    r"|kubectl exec)\s"
 )
 """Programs that start others on other nodes: pdsh 2.18 to 2.35, ClusterShell 1.6 to 1.9, pssh, ansible ..."""
 _LOOP = re.compile(r"(?:^|[;&(]\s{0,9})for \w{1,40} in (?P<names>[^;\n]{1,2000});")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
+from nodedoctor.intake.convert import CONVERTED
 from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, ignore_path, units
 from nodedoctor.intake.job_lines import line_runs, sort_lines
 from nodedoctor.intake.long_texts import kernel_log_in, outputs_in
@@ -22,7 +23,7 @@ from nodedoctor.model import Observation
 from nodedoctor.patterns import regex
 from nodedoctor.record import record, replace
 from nodedoctor.report import json as report_json
-from nodedoctor.report.document import Report
+from nodedoctor.report.document import Evidence, Report
 from nodedoctor.report.saved import damage
 from nodedoctor.report.saved import read as saved_report
 
@@ -126,7 +127,10 @@ def read(
             bundle = outputs[0].bundle if name.startswith("bundle ") else ""
             snapshot = snapshot_of(outputs, _plain_name(bundle))
             if snapshot.observations:
-                reading.nodes.append(_judge_node(snapshot, redact, record))
+                node = _judge_node(snapshot, redact, record)
+                if not redact:
+                    _place_quotes(node.report, outputs)
+                reading.nodes.append(node)
     for unit in pile.recordings:
         reading.recognised.append(Recognised(unit.name, None, "a recorded node"))
         reading.nodes.append(_replay_node(unit.path, redact, record))
@@ -274,6 +278,26 @@ def _judge_node(snapshot: Snapshot, redact: bool, record: bool) -> Node:
     # An output that was cut out of another is no tool that fails: what could not be read of it is unknown.
     node.report["causes"] = [cause for cause in node.report["causes"] if not cause["id"].startswith("probe:")]
     return node
+
+
+def _place_quotes(report: Report, outputs: Sequence[NodeOutput]) -> None:
+    """Give each quote the number of its line in the paste; what we laid out anew is no quote of it."""
+    for finding in (finding for result in report["results"] for finding in result["findings"]):
+        finding["evidence"] = [
+            evidence
+            for evidence in finding["evidence"]
+            if evidence["kind"] != "quote" or _place_quote(evidence, outputs)
+        ]
+
+
+def _place_quote(evidence: Evidence, outputs: Sequence[NodeOutput]) -> bool:
+    """Whether what is quoted stands in the paste, or may be: only of what we laid out anew is it certain."""
+    words = evidence["text"].strip()
+    pieces = sorted(outputs, key=lambda item: item.piece.shape.probe != evidence["probe"])
+    piece = next((item.piece for item in pieces if words and words in item.piece.text), None)
+    if piece is not None:
+        evidence["line"] = piece.line + piece.text[: piece.text.index(words)].count("\n")
+    return piece is not None or evidence["probe"] not in CONVERTED
 
 
 def _replay_node(path: str, redact: bool, record: bool) -> Node:

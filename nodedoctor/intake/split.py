@@ -519,7 +519,7 @@ _PLAIN = ("", "nvidia-smi-list")
 """Outputs whose lines other outputs have, too."""
 _MATRICES = ("nvidia-smi-topo", "nvidia-smi-topo-p2p")
 _HOLDS = {
-    "env": ("collect-env",),
+    "env": ("collect-env", "docker-inspect"),
     "pip-list": ("collect-env", "pip-list"),
     "nvidia-smi-topo": _MATRICES,
     "priority-counters": ("ethtool",),

@@ -94,7 +94,9 @@ def find_log_width(lines: list[str]) -> int:
     stamped = [number for number, line in enumerate(lines) if _STAMPED.match(line)]
     width = max((len(lines[number]) for number in stamped), default=0)
     broken = [number for number in stamped if len(lines[number]) == width and _rest_of(lines, number, width)]
-    is_certain = any(_CUT_CODE.search(lines[number]) and _DIGITS.match(lines[number + 1]) for number in broken)
+    is_certain = any(
+        _CUT_CODE.search(lines[number]) and _DIGITS.match(lines[number + 1]) for number in broken
+    )
     return width if len(broken) >= FEW_BROKEN or is_certain else 0
 
 
@@ -113,7 +115,9 @@ def join_window(lines: list[str]) -> list[tuple[int, str]]:
         while number in full:
             number += 1
         rest = lines[number] if number < len(lines) else ""
-        if number > first and (not rest.strip() or number - first >= MOST_LINES or _OWN_BEGINNING.match(rest)):
+        if number > first and (
+            not rest.strip() or number - first >= MOST_LINES or _OWN_BEGINNING.match(rest)
+        ):
             return []
         rows.append((first, "".join(lines[first : number + 1])))
         number += 1

@@ -8,7 +8,7 @@ from pastes import PASTES
 
 from nodedoctor.intake.all_shapes import SHAPES
 from nodedoctor.intake.file_names import node_name
-from nodedoctor.intake.outputs import NodeOutput
+from nodedoctor.intake.outputs import NodeOutput, snapshot_of
 from nodedoctor.intake.split import Piece, split
 from nodedoctor.intake.whose import by_folder, by_node, by_owner
 
@@ -252,3 +252,11 @@ def test_what_is_typed_behind_a_login_is_typed_there(front: str, by_name: bool):
     text = f"me@login1:~$ ssh root@gpu-3\n{front}$ sudo dmesg\n{XID.format(2)}"
     after = f"root@gpu-4:~# dmesg\n{XID.format(3)}" if by_name else ""
     assert hosts_of(text + after) == [("gpu-3", 1), *([("gpu-4", 1)] if by_name else [])]
+
+
+@given(st.integers(1, 170), st.booleans(), st.sampled_from(["", "\n", "\n\n"]))
+def test_a_code_at_the_end_of_the_text_counts_where_no_digit_can_follow(code: int, comma: bool, end: str):
+    line = f"[ 2214.003112] NVRM: Xid (PCI:0008:01:00): {code}{', pid=7' if comma else ''}{end}"
+    items = [NodeOutput(piece, "-") for piece in split(f"[ 2213.003112] NVRM: loaded\n{line}").pieces]
+    log = snapshot_of(items, "").observations["kernel-log"]
+    assert (f"): {code}" in log.text) is (comma or code > 17)
