@@ -60,7 +60,7 @@ START = Fix(
 )
 def manager(
     board: Board | None,
-    listed: ListedNames | None,
+    gpu_list: ListedNames | None,
     services: Services | None,
     gpus: Gpus | None,
     container: Container | None,
@@ -93,8 +93,8 @@ def manager(
     blind = board is None or board.virtual is None or board.nvswitches is None
     if board and needed is False:
         yield from _not_needed(board, unit)
-    elif board is None and unit and listed and are_cards(listed.names):
-        name = min(listed.names)
+    elif board is None and unit and gpu_list and are_cards(gpu_list.names):
+        name = min(gpu_list.names)
         yield Finding.info(f"{_UNIT} {unit.state}; {name} has no NVSwitch", evidence=[unit.said])
     elif board is None and unit and unit.active == "failed" and not works:
         yield Finding.warn(

@@ -58,7 +58,7 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     without=(SlurmNode, ListedNames, Gpus),
 )
 def verdicts(
-    tools: OtherTools, slurm: SlurmNode | None, listed: ListedNames | None, gpus: Gpus | None
+    tools: OtherTools, slurm: SlurmNode | None, gpu_list: ListedNames | None, gpus: Gpus | None
 ) -> Iterator[Finding]:
     """Pasted outputs of other tools that judge: dcgmi health, mlxlink, kubectl, gpud, ibdiagnet, NVRx ...
 
@@ -70,7 +70,10 @@ def verdicts(
     Threshold: The tools' own.
     False positives: An output from before a repair.
     """
-    names = {*(listed.names if listed else ()), *((gpu.name or "") for gpu in (gpus.gpus if gpus else ()))}
+    names = {
+        *(gpu_list.names if gpu_list else ()),
+        *((gpu.name or "") for gpu in (gpus.gpus if gpus else ())),
+    }
     cards = are_cards(names)
     for verdict in tools.verdicts:
         if cards and verdict.subject == fabric_log.NO_SWITCH and verdict.result == "warn":

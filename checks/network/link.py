@@ -71,7 +71,7 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
     findings += [alarm for family in families if (alarm := _lost_rail(family))]
     findings += [_slow_rail(outlier) for family in families for outlier in odd_ones(family, _SPEED)]
     findings += [_no_link(shown[0])] if len(shown) == 1 and shown[0].no_carrier else []
-    findings += [_damaged(one) for one in shown if is_damaging(one.damaged, one.received)]
+    findings += [_damaged(link) for link in shown if is_damaging(link.damaged, link.received)]
     yield from findings
     if findings:
         return

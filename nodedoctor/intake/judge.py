@@ -23,7 +23,7 @@ from nodedoctor.model import Observation
 from nodedoctor.patterns import regex
 from nodedoctor.record import record, replace
 from nodedoctor.report import json as report_json
-from nodedoctor.report.document import Evidence, Report
+from nodedoctor.report.document import Report
 from nodedoctor.report.saved import damage
 from nodedoctor.report.saved import read as saved_report
 
@@ -41,6 +41,7 @@ _ANY_TEXT = ("undetermined/", "none/", "user_code_exception/", "network_socket_i
 """Verdicts on numbers that go up, and on errors of any program: of a job only where a line shows one."""
 _OF_NETWORK = regex(r"NCCL INFO (?:NET/|[^\n]{0,80}(?:GPU Direct|GDR))")
 """What `grep` leaves of a log for somebody who asks about paths. It has no end. Ours."""
+_WORD = regex(r"\w+")
 QUOTED = 160
 """Characters of a line that was not recognised; ours."""
 
@@ -281,23 +282,24 @@ def _judge_node(snapshot: Snapshot, redact: bool, record: bool) -> Node:
 
 
 def _place_quotes(report: Report, outputs: Sequence[NodeOutput]) -> None:
-    """Give each quote the number of its line in the paste; what we laid out anew is no quote of it."""
-    for finding in (finding for result in report["results"] for finding in result["findings"]):
-        finding["evidence"] = [
-            evidence
-            for evidence in finding["evidence"]
-            if evidence["kind"] != "quote" or _place_quote(evidence, outputs)
-        ]
-
-
-def _place_quote(evidence: Evidence, outputs: Sequence[NodeOutput]) -> bool:
-    """Whether what is quoted stands in the paste, or may be: only of what we laid out anew is it certain."""
-    words = evidence["text"].strip()
-    pieces = sorted(outputs, key=lambda item: item.piece.shape.probe != evidence["probe"])
-    piece = next((item.piece for item in pieces if words and words in item.piece.text), None)
-    if piece is not None:
-        evidence["line"] = piece.line + piece.text[: piece.text.index(words)].count("\n")
-    return piece is not None or evidence["probe"] not in CONVERTED
+    """Give each quote the number of its line in the paste; what only our layout has becomes a line of it."""
+    findings = (finding for result in report["results"] for finding in result["findings"])
+    for evidence in (evidence for finding in findings for evidence in finding["evidence"]):
+        words = evidence["text"].strip()
+        if evidence["kind"] != "quote" or not words:
+            continue
+        pieces = [item.piece for item in outputs if item.piece.shape.probe == evidence["probe"]]
+        pieces += [item.piece for item in outputs if item.piece not in pieces]
+        piece = next((piece for piece in pieces if words in piece.text), None)
+        if piece is not None:
+            evidence["line"] = piece.line + piece.text[: piece.text.index(words)].count("\n")
+        elif evidence["probe"] in CONVERTED and pieces:
+            wanted = set(_WORD.findall(words.lower()))
+            lines = pieces[0].text.splitlines()
+            number = max(
+                range(len(lines)), key=lambda n: len(wanted.intersection(_WORD.findall(lines[n].lower())))
+            )
+            evidence["text"], evidence["line"] = lines[number].strip(), pieces[0].line + number
 
 
 def _replay_node(path: str, redact: bool, record: bool) -> Node:

@@ -112,14 +112,14 @@ _Heads = Mapping[int, _Head]
 
 def split(text: str, host: str = "") -> Parts:
     """The outputs in a text, in its order."""
-    if rows := join_window(text.replace("\r\n", "\n").split("\n")):
-        return _split_joined(rows, host)
     lines = plain_lines(text)
     if frame := find_frame(lines):
         rows = join_rows(lines, frame)
         return _split_joined(rows, host)
     if width := find_log_width(lines):
         return _split_joined(join_log_lines(lines, width), host)
+    if rows := join_window(text.replace("\r\n", "\n").split("\n")):
+        return _split_joined(rows, host)
     heads = _find_heads(lines)
     if not host and (labels := _host_labels(lines, heads)):
         return _by_label(lines, labels)
@@ -181,29 +181,29 @@ def _host_labels(lines: list[str], heads: _Heads) -> set[str]:
 
     One line is enough below a command that asks several nodes, and beside a name that differs in its number.
     """
-    asked = _asked_elsewhere(lines)
+    elsewhere = _asked_elsewhere(lines)
     fronts = ((number, _NODE_FRONT.fullmatch(head.front)) for number, head in heads.items())
     names = [(number, front["host"]) for number, front in fronts if front]
     forms: dict[str, set[str]] = {}
     for _, name in names:
         if form := numbered_form(name):
             forms.setdefault(form, set()).add(name)
-    alike = {name for same in forms.values() if len(same) > 1 for name in same}
+    siblings = {name for same in forms.values() if len(same) > 1 for name in same}
     return {
         name
         for number, name in names
-        if name in alike or asked[number] or sum(line.startswith(f"{name}:") for line in lines) > 1
+        if name in siblings or elsewhere[number] or sum(line.startswith(f"{name}:") for line in lines) > 1
     }
 
 
 def _asked_elsewhere(lines: list[str]) -> list[bool]:
     """For each line whether the prompt above it asks other nodes."""
-    asked, is_asked = [], False
+    answers, is_asked = [], False
     for line in lines:
         if prompt := match_prompt(line):
             is_asked = is_elsewhere(prompt.command)
-        asked.append(is_asked)
-    return asked
+        answers.append(is_asked)
+    return answers
 
 
 def _by_label(lines: list[str], labels: set[str]) -> Parts:

@@ -30,11 +30,14 @@ _CUT_CODE = regex(r"Xid \(PCI:[^)\n]{4,20}\): \d{1,3}$")
 _DIGITS = regex(r"(?:[>|] ?){0,12}\d{0,2}, ")
 """A code that goes on in the next line: the driver prints a comma behind it."""
 WINDOW = 80
-"""Characters in a line of a terminal that nobody widened (VT100): other widths may be those of a table."""
+"""Characters in a line of a terminal of its first width (VT100): other widths may be those of a table."""
 _OWN_BEGINNING = regex(
     r"[#$>|+*{}\[]|[IWEF]\d{4} |\d{4}-\d\d-\d\d|[\w.-]{1,64}:\d{1,9}:\d{1,9} \[|\s*[A-Z][\w ()/.-]{1,40}: "
 )
 """How a line begins that continues none: a prompt, a comment, a time, a rank, a key."""
+_LETTERS, _DIGIT = regex(r"[^\W\d]+"), regex(r"\d")
+_BEGINNING = 10
+"""Characters in which rows of numbers begin alike; ours."""
 FEW_BROKEN = 2
 """Lines of one length from which that is the width of a window; ours."""
 
@@ -108,6 +111,7 @@ def join_window(lines: list[str]) -> list[tuple[int, str]]:
     full = {number for number, line in enumerate(lines) if len(line) == WINDOW and not _is_complete(line)}
     if len(full) < FEW_BROKEN or any(len(line) > WINDOW for line in lines):
         return []
+    own = {_form(line) for number, line in enumerate(lines) if number - 1 not in full}
     rows: list[tuple[int, str]] = []
     number = 0
     while number < len(lines):
@@ -115,13 +119,19 @@ def join_window(lines: list[str]) -> list[tuple[int, str]]:
         while number in full:
             number += 1
         rest = lines[number] if number < len(lines) else ""
-        if number > first and (
-            not rest.strip() or number - first >= MOST_LINES or _OWN_BEGINNING.match(rest)
-        ):
+        is_own = not rest.strip() or _form(rest) in own or _OWN_BEGINNING.match(rest)
+        if number > first and (is_own or number - first >= MOST_LINES):
             return []
         rows.append((first, "".join(lines[first : number + 1])))
         number += 1
     return rows
+
+
+def _form(line: str) -> str:
+    """How a line begins, whatever its words: those of a list all begin alike."""
+    words = line.lstrip()
+    begin = words[:_BEGINNING] if words[:1].isdigit() else words.partition(" ")[0].rstrip(":=")
+    return line[: len(line) - len(words)] + _LETTERS.sub("a", _DIGIT.sub("0", begin))
 
 
 def _is_complete(line: str) -> bool:

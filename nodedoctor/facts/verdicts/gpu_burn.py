@@ -13,13 +13,12 @@ from functools import partial
 from nodedoctor.declare.registry import pasted
 from nodedoctor.facts.verdicts.verdict import Verdict, make_verdict
 from nodedoctor.patterns import regex
-from nodedoctor.wording import count_with_noun, singular_or_plural
+from nodedoctor.wording import count_with_noun
 
 PROBE = "gpu-burn"
 gpu_burn = pasted(PROBE, "The output of gpu-burn.")
 _verdict = partial(make_verdict, PROBE, PROBE)
 
-_ERRORS = regex(r"errors: (?P<errors>-?\d{1,12}[^\n]{0,4000}?)(?:[ \t]{2,9}temps: [^\n]{0,2000})?$")
 _STATE = regex(r"(?m)^[> \t]{0,20}GPU (?P<gpu>\d{1,3}): (?P<state>OK|FAULTY)[ \t]{0,9}$")
 _NUMBER = regex(r"-?\d{1,12}")
 _DEAD = "DIED"
@@ -31,10 +30,10 @@ def verdicts(output: str) -> Iterator[Verdict]:
     quotes: dict[int, str] = {}
     dead: set[int] = set()
     for line in output.splitlines():
-        match = _ERRORS.search(line)
-        for gpu, words in enumerate(match["errors"].split(" - ") if match else ()):
-            count = _NUMBER.search(words)
-            wrong = max(int(count[0]), 0) if count else 0
+        counts = line.partition("errors: ")[2].partition("temps:")[0]
+        for gpu, words in enumerate(counts.split(" - ") if counts else ()):
+            shown = _NUMBER.search(words)
+            wrong = max(int(shown[0]), 0) if shown else 0
             errors[gpu] += wrong
             dead |= {gpu} if _DEAD in words else set()
             if wrong or _DEAD in words:
@@ -50,10 +49,10 @@ def verdicts(output: str) -> Iterator[Verdict]:
     if faulty or quotes:
         return
     if states:
-        number = count_with_noun(len(states), "GPU")
-        yield _verdict("pass", f"{number} tested, none faulty", quote=next(iter(states.values()))[0])
+        tested = count_with_noun(len(states), "GPU")
+        yield _verdict("pass", f"{tested} tested, none faulty", quote=next(iter(states.values()))[0])
+    elif errors:
+        running = count_with_noun(len(errors), "GPU")
+        yield _verdict("unknown", f"{running} without an error so far; its end is not shown")
     else:
-        number = len(errors)
-        are = singular_or_plural(number, "has", "have")
-        words = f"{count_with_noun(number, 'GPU')} {are} no error so far; its end is not shown"
-        yield _verdict("unknown", words if number else "it did not run to its end")
+        yield _verdict("unknown", "it did not run to its end")

@@ -32,15 +32,15 @@ _DAMAGED: Mapping[str, str] = {
     "rx_crc_errors_phy": "packets dropped for a wrong checksum (FCS)",
     "rx_symbol_err_phy": "packets dropped for errors of the physical coding",
 }
-_LOST: Mapping[str, str] = {
+_DISCARDED: Mapping[str, str] = {
     "rx_discards_phy": "packets dropped as the port had no buffers",
 }
 _DOWN = "link_down_events_phy"
 FLAPS = 20
 """Times a link went down from which it flaps, as in net.link; ours."""
-_COUNTED: Mapping[str, str] = {
+_MEANINGS: Mapping[str, str] = {
     **_DAMAGED,
-    **_LOST,
+    **_DISCARDED,
     "rx_pcs_symbol_err_phy": "symbol errors that FEC did not correct",
     "rx_in_range_len_errors_phy": "packets of a wrong length",
     "rx_out_of_range_len_phy": "packets of a wrong length",
@@ -76,7 +76,7 @@ def _physical(block: str, where: str) -> Iterator[Verdict]:
             sick.add(name)
             words = f"{where}{counts[name]} of {received} packets received: {meaning}"
             yield repeat("warn", words, f"port:{_number_of(where)}{name}", rows[name][0])
-    for name, meaning in _LOST.items():
+    for name, meaning in _DISCARDED.items():
         if (share := loss_share(counts.get(name), received)) is not None and share >= LOSS:
             sick.add(name)
             words = f"{where}{counts[name]} {meaning}, {share:.2%}"
@@ -84,9 +84,9 @@ def _physical(block: str, where: str) -> Iterator[Verdict]:
     if counts.get(_DOWN, 0) >= FLAPS:
         words = f"{where}the link went down {count_with_noun(counts[_DOWN], 'time')}"
         yield repeat("warn", words, f"port:{_number_of(where)}{_DOWN}", rows[_DOWN][0])
-    rest = [name for name in _COUNTED if counts.get(name) and name not in sick]
+    rest = [name for name in _MEANINGS if counts.get(name) and name not in sick]
     if rest:
-        shown = ", ".join(f"{counts[name]} {_COUNTED[name]} ({name})" for name in rest[:_NAMED])
+        shown = ", ".join(f"{counts[name]} {_MEANINGS[name]} ({name})" for name in rest[:_SHOWN_AT_MOST])
         words = f"{where}{shown}: whether they still grow, only a second look shows"
         yield repeat("unknown", words, f"port:{_number_of(where)}counters", rows[rest[0]][0])
 
@@ -96,7 +96,7 @@ def _number_of(where: str) -> str:
     return f"{where.partition(',')[0].rpartition(' ')[2]}/" if where else ""
 
 
-_NAMED = 3
+_SHOWN_AT_MOST = 3
 """Counters that are named in one statement; ours."""
 
 
@@ -104,30 +104,32 @@ def _by_priority(block: str, where: str) -> Iterator[Verdict]:
     """A priority that lost more packets than RoCE bears; without a pause frame it was not lossless."""
     repeat = partial(make_verdict, COUNTERS, "ethtool -S")
     by_priority = group_pairs((row["priority"], row) for row in _COUNTER.finditer(block))
-    judged, lossy = 0, False
+    readable, lossy = 0, False
     for priority, own in by_priority.items():
         counts = {f"{row['way']}_{row['name']}": int(row["count"]) for row in own}
-        lost = next(
-            (name for name in _DISCARDS if counts.get(name)), next(iter(_DISCARDS & counts.keys()), "")
+        discards = max(
+            (name for name in _DISCARDS if name in counts), key=lambda name: counts[name], default=""
         )
-        loss = loss_share(counts.get(lost), counts.get("rx_packets"))
-        judged += loss is not None or (bool(lost) and not counts[lost])
+        loss = loss_share(counts.get(discards), counts.get("rx_packets"))
+        readable += loss is not None or (bool(discards) and not counts[discards])
         if loss is not None and loss >= LOSS:
             lossy = True
             pauses = {counts[name] for name in ("rx_pause", "tx_pause") if name in counts}
             unpaused = (
                 "; no pause frame was sent or seen: PFC seems to be off for it" if pauses == {0} else ""
             )
-            quote = next(row[0] for row in own if f"{row['way']}_{row['name']}" == lost)
-            words = f"{where}priority {priority} lost {counts[lost]} packets, {loss:.2%}{unpaused}"
+            quote = next(row[0] for row in own if f"{row['way']}_{row['name']}" == discards)
+            words = f"{where}priority {priority} lost {counts[discards]} packets, {loss:.2%}{unpaused}"
             yield repeat("warn", words, f"priority:{_number_of(where)}{priority}", quote)
-    if not judged:
+    if not readable:
         yield repeat("unknown", f"{where}packets that were lost are not counted by priority")
     elif not lossy:
-        yield repeat("note", f"{where}{count_with_noun(judged, 'priority', 'priorities')} without heavy loss")
+        yield repeat(
+            "note", f"{where}{count_with_noun(readable, 'priority', 'priorities')} without heavy loss"
+        )
 
 
-_DISCARDS = {"rx_discards": 0, "rx_buf_discard": 0}.keys()
+_DISCARDS = ("rx_discards", "rx_buf_discard")
 """What a priority lost: by the port's buffers, by those of the host (counters.rst)."""
 
 
