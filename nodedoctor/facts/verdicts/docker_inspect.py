@@ -25,6 +25,9 @@ _GPU = regex(r"\"Capabilities\"\s{0,4}:\s{0,4}\[\s{0,80}\[[^\]]{0,200}\"gpu\"")
 _COUNT = regex(
     r"\"Count\"\s{0,4}:\s{0,4}(?P<count>-?\d{1,4}),\s{0,80}\"DeviceIDs\"\s{0,4}:\s{0,4}(?P<ids>null|\[[^\]]{0,4000}\])"
 )
+_REQUESTS = '"DeviceRequests"'
+_BY_RUNTIME = regex(r"\"Runtime\"\s{0,4}:\s{0,4}\"nvidia\"")
+"""NVIDIA's runtime gives GPUs by a variable, without a request."""
 _GIB = 1 << 30
 
 
@@ -39,8 +42,11 @@ def verdicts(output: str) -> Iterator[Verdict]:
 
 def _container(block: str, name: str) -> Verdict:
     size, ipc, subject = _SIZE.search(block), _IPC.search(block), f"container:{name}"
-    if not _GPU.search(block):
+    asks = _GPU.search(block) is not None
+    if not asks and _REQUESTS in block and not _BY_RUNTIME.search(block):
         return _verdict("note", f"{name}: no GPU is asked for in it", subject)
+    if not asks:
+        return _verdict("unknown", f"{name}: how many GPUs it has is not shown", subject)
     if ipc is None or size is None:
         return _verdict("unknown", f"{name}: the size of its shared memory is not shown", subject)
     if ipc["mode"] not in ("", "private", "shareable"):
