@@ -38,9 +38,9 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
     a cable with a broken pair, checkpoints, data and rendezvous pass at a tenth of the speed.
     Fix disturbs: traffic on that interface.
     Judges: WARN when a link came and went often, a bond runs on fewer legs than it has, one of 4, 8 or 16
-    rails (of 4 or more that their name shows to be rails) has no link or another speed, the only interface of a paste has none, a pasted `ip -s link` counts
-    damaged packets beyond what a sound link has, or the default route of a
-    bare-metal node goes over 100 Mbit/s.
+    rails (of 4 or more, where their name shows them to be rails) has no link or another speed, the only
+    interface of a paste has none, a pasted `ip -s link` counts more damaged packets than a sound link has, or
+    the default route of a bare-metal node goes over 100 Mbit/s.
     Fix: Check cable, transceiver and switch port of the named interface.
     Threshold: 20 changes, or 4 times the peers' median: our thresholds, no external source. 100 Mbit/s is
     what a copper cable for 1 Gbit/s falls back to (IEEE 802.3).

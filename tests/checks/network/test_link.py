@@ -97,7 +97,7 @@ def test_the_probe_reads_bonds_and_changes(tmp_path):
 def test_one_rail_without_a_link_is_a_warning(
     names: str, counts: tuple[int, ...], down: int, count: int, is_route: bool
 ):
-    """Ports that nobody cabled are several, or none of a set of 4, 8 or 16 unless only rails have the name."""
+    """Ports that nobody cabled are several, or none of a set; names of rails tell any number of them."""
     rails = tuple(
         interface(names.format(n), up=n >= down, no_carrier=n < down, carrier_changes=None)
         for n in range(count)
