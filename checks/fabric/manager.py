@@ -8,12 +8,14 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.services import Service, Services
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpu_list import ListedNames
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.facts.gpu.links.p2p import PeerAccess
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.knowledge.fixes.recipes import START_FABRIC
+from nodedoctor.knowledge.gpus import are_cards
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
 
@@ -45,6 +47,7 @@ START = Fix(
     tags={"fast", "nvlink", "service"},
     without=(
         Board,  # in a paste of its status alone
+        ListedNames,
         Services,  # a process that runs, or a fabric that works, says enough
         Gpus,
         Container,
@@ -57,6 +60,7 @@ START = Fix(
 )
 def manager(
     board: Board | None,
+    gpu_list: ListedNames | None,
     services: Services | None,
     gpus: Gpus | None,
     container: Container | None,
@@ -89,6 +93,9 @@ def manager(
     blind = board is None or board.virtual is None or board.nvswitches is None
     if board and needed is False:
         yield from _not_needed(board, unit)
+    elif board is None and unit and gpu_list and are_cards(gpu_list.names):
+        name = min(gpu_list.names)
+        yield Finding.info(f"{_UNIT} {unit.state}; {name} has no NVSwitch", evidence=[unit.said])
     elif board is None and unit and unit.active == "failed" and not works:
         yield Finding.warn(
             f"{_UNIT} has failed; boards with NVSwitches need it", evidence=[unit.said], fix=START

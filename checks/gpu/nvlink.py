@@ -236,10 +236,12 @@ def _board_fix() -> Fix:
 def _link_fix(gpu: GpuLinks, device: Gpu | None, verify: str = "nvlink.links") -> Fix:
     model = _model_of(gpu)
     bridged = model is None or model.nvlink_optional
+    begin = "Reseat the NVLink bridge" if bridged else "Check the fabric manager"
+    if model is None:
+        begin = "Check the fabric manager on boards with NVSwitches, the bridge between cards"
     text = (
-        ("Reseat the NVLink bridge, then reset " if bridged else "Check the fabric manager, then reset ")
-        + "the GPU. If links stay down, reboot; if they are still down, request a replacement of the "
-        + f"{'card or bridge' if bridged else 'module or board'}."
+        f"{begin}, then reset the GPU. If links stay down, reboot; if they are still down, request a "
+        f"replacement of the {'card or bridge' if bridged else 'module or board'}."
     )
     disturbs = "processes on this GPU, during the reset"
     steps = (

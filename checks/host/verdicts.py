@@ -5,9 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.cluster.slurm import SlurmNode
+from nodedoctor.facts.gpu.gpu_list import ListedNames
+from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.verdicts import fabric_log, kubernetes_pods, nccl_lines, node_messages
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.facts.verdicts.verdicts import OtherTools
+from nodedoctor.knowledge.gpus import are_cards
 from nodedoctor.model import Evidence, Finding, Fix, Step
 from nodedoctor.nodeset import NodeSetError, expand
 from nodedoctor.steps import last_resort, look, repair
@@ -35,6 +38,11 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "numactl": (look("sudo dmidecode -t memory"), look("lscpu")),
     "process-list": (look("sudo cat /proc/PID/stack"), look("nodedoctor driver.processes")),
     "priority-counters": (look("sudo mlnx_qos -i INTERFACE"), look("nodedoctor net.roce")),
+    "docker-inspect": (look("df -h /dev/shm"), look("nodedoctor limits.shm")),
+    "gpu-burn": (
+        look("nvidia-smi -q -d ECC,ROW_REMAPPER,TEMPERATURE"),
+        look("sudo dmesg | grep -iE 'xid|nvrm'"),
+    ),
     "chronyc-sources": (look("chronyc tracking"), look("nodedoctor net.clock")),
     "edac": (look("nodedoctor kernel.memory"), look("sudo dmidecode -t memory")),
     "nvidia-smi-dmon": (look("nvidia-smi -q -d PERFORMANCE,POWER,CLOCK"), look("nodedoctor gpu")),
@@ -43,8 +51,15 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
 }
 
 
-@check("tools.verdicts", "Verdicts of other health tools", tags={"deep"}, without=(SlurmNode,))
-def verdicts(tools: OtherTools, slurm: SlurmNode | None) -> Iterator[Finding]:
+@check(
+    "tools.verdicts",
+    "Verdicts of other health tools",
+    tags={"deep"},
+    without=(SlurmNode, ListedNames, Gpus),
+)
+def verdicts(
+    tools: OtherTools, slurm: SlurmNode | None, gpu_list: ListedNames | None, gpus: Gpus | None
+) -> Iterator[Finding]:
     """Pasted outputs of other tools that judge: dcgmi health, mlxlink, kubectl, gpud, ibdiagnet, NVRx ...
 
     Why: a tool reports a fault that the other outputs here need not show.
@@ -55,8 +70,19 @@ def verdicts(tools: OtherTools, slurm: SlurmNode | None) -> Iterator[Finding]:
     Threshold: The tools' own.
     False positives: An output from before a repair.
     """
+    names = {
+        *(gpu_list.names if gpu_list else ()),
+        *((gpu.name or "") for gpu in (gpus.gpus if gpus else ())),
+    }
+    cards = are_cards(names)
     for verdict in tools.verdicts:
-        if slurm and verdict.probe in _OF_SLURM and not _has_node(verdict.subject, slurm.name):
+        if cards and verdict.subject == fabric_log.NO_SWITCH and verdict.result == "warn":
+            yield Finding.info(
+                f"{_verdict_summary(verdict)}; these GPUs have none",
+                subject=verdict.subject,
+                evidence=_verdict_evidence(verdict),
+            )
+        elif slurm and verdict.probe in _OF_SLURM and not _has_node(verdict.subject, slurm.name):
             yield Finding.info(
                 f"another node, {_verdict_summary(verdict)}", evidence=_verdict_evidence(verdict)
             )
@@ -77,6 +103,7 @@ def verdicts(tools: OtherTools, slurm: SlurmNode | None) -> Iterator[Finding]:
                 "not-visible-here",
                 _verdict_summary(verdict),
                 subject=verdict.subject,
+                evidence=_verdict_evidence(verdict),
                 fix=_verdict_fix(verdict),
             )
         elif verdict.result == "note":
@@ -130,6 +157,22 @@ _ADVICE = (
         "process-list",
         "",
         "No signal ends it, and its memory stays in use: drain the node and reboot it.",
+    ),
+    (
+        "priority-counters",
+        r"checksum|physical coding|link went down",
+        "Reseat, clean or replace the cable or transceiver, then try another switch port; count again under "
+        "load.",
+    ),
+    (
+        "docker-inspect",
+        "",
+        "Start the container again with --ipc=host or a larger --shm-size (NVIDIA's images name 1 GiB).",
+    ),
+    (
+        "gpu-burn",
+        "",
+        "Drain the node, and run it again on that GPU alone; return the GPU if it computes wrongly again.",
     ),
     (
         "priority-counters",
@@ -198,6 +241,8 @@ _MATTERS = (
     ("perfquery", "", _SENT_AGAIN),
     ("ibqueryerrors", "", _SENT_AGAIN),
     ("priority-counters", "", _SENT_AGAIN),
+    ("docker-inspect", "", "NCCL and data loaders exchange data there; when it is full, they fail."),
+    ("gpu-burn", "", "Wrong numbers raise no error, and ruin every model that is trained with this GPU."),
     ("process-list", "", "It keeps its GPU's memory, and the next job on this GPU runs out of it."),
     ("nccl-lines", "", "Without GPUDirect RDMA each byte between nodes is copied through host memory."),
 )

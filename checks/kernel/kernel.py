@@ -9,6 +9,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import IommuFault, PcieError, evidence_of, times
 from nodedoctor.facts.kernel.kernel_log import KernelLog, is_over
 from nodedoctor.facts.kernel.lines import When
+from nodedoctor.facts.kernel.system import RECOVERY_FAILED
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.grouping import group_by
 from nodedoctor.model import Finding, Fix, Moment
@@ -48,7 +49,11 @@ def pcie(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     - PCIe Bus Error: severity=
     - AER: Uncorrected (Fatal) error received
     """
-    by_device = group_by(log.since(log.pcie, moment), lambda event: event.device)
+    shown = log.since(log.pcie, moment)
+    causes = [event for event in shown if RECOVERY_FAILED not in event.text]
+    if any(event.severity != "corrected" for event in causes):
+        shown = causes  # the error itself names the device; the port only says how it ended
+    by_device = group_by(shown, lambda event: event.device)
     for device, events in by_device.items():
         vendor = next((event.vendor for event in events if event.vendor), None)
         owner = role(device, vendor, log, pci) or _device_owner(events)

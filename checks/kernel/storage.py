@@ -160,7 +160,8 @@ def cpu(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     Error texts:
     - mce: [Hardware Error]: Machine check events logged
     """
-    events = log.since(log.cpus, moment)
+    # Where EDAC names the module, kernel.memory tells of the same error.
+    events = [event for event in log.since(log.cpus, moment) if not (log.ram and "EDAC" in event.text)]
     now = [event for event in events if event.when.at >= log.booted]
     findings: list[Finding] = []
     for kind in _MEANING:

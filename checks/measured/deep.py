@@ -101,6 +101,10 @@ def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Find
     yield Finding.info(f"{count_with_noun(len(evidence), 'test')} ran{beside}", evidence=evidence)
 
 
+_CHOSEN = r"^.*NCCL INFO (?:NET/IB|Using network).*$"
+"""Where NCCL says which network it uses."""
+
+
 @check("deep.wrong-results", "Wrong results of nccl-tests", tags={"gpu", "deep"})
 def wrong_results(tests: NcclTests) -> Iterator[Finding]:
     """Results that nccl-tests compared and found wrong, in any collective.
@@ -130,7 +134,7 @@ def _judge_nodes(tests: NcclTests, model: GpuModel | None, summary: str, evidenc
         if tests.network == "Socket":
             why = "NCCL uses TCP (Using network Socket)"
             evidence = [
-                quoted_like("all-reduce-perf", r"^.*NCCL INFO (?:NET/IB|Using network).*$"),
+                quoted_like("all-reduce-perf", _CHOSEN),
                 *evidence,
             ]
         summary = f"{summary}, less than one port of 100 Gbit/s carries: {why}"
@@ -193,6 +197,10 @@ def nccl_tests(told: NcclTests, job: Collective | None, board: Board | None) -> 
     of_larger = fitting_floors("all_reduce", model, gpus=told.gpus) if largest >= _LARGE else []
     if not gates and of_larger:
         yield _judge_shorter(told.busbw_gbytes_s[largest], of_larger[-1], summary, evidence)
+    elif not gates and told.network == "Socket" and not told.model:
+        evidence = [quoted_like("all-reduce-perf", _CHOSEN), *evidence]
+        words = "NCCL uses TCP between nodes; how many these are is not shown"
+        yield Finding.unknown("not-visible-here", f"{summary}; {words}", evidence=evidence, fix=_NO_RDMA)
     elif not gates:
         yield Finding.info(f"{summary}; no floor is known for these GPUs and this size", evidence=evidence)
     elif told.busbw_gbytes_s[largest] < gates[-1].least:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nodedoctor.declare.peers import Attribute, Outlier, odd_ones
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.machine import Machine
-from nodedoctor.facts.network.net import Interface, Net, rail_sets
+from nodedoctor.facts.network.net import Interface, Net, is_damaging, rail_sets
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
@@ -38,8 +38,9 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
     a cable with a broken pair, checkpoints, data and rendezvous pass at a tenth of the speed.
     Fix disturbs: traffic on that interface.
     Judges: WARN when a link came and went often, a bond runs on fewer legs than it has, one of 4, 8 or 16
-    rails has no link or another speed, the only interface of a paste has none, or the default route of a
-    bare-metal node goes over 100 Mbit/s.
+    rails (of 4 or more, where their name shows them to be rails) has no link or another speed, the only
+    interface of a paste has none, a pasted `ip -s link` counts more damaged packets than a sound link has, or
+    the default route of a bare-metal node goes over 100 Mbit/s.
     Fix: Check cable, transceiver and switch port of the named interface.
     Threshold: 20 changes, or 4 times the peers' median: our thresholds, no external source. 100 Mbit/s is
     what a copper cable for 1 Gbit/s falls back to (IEEE 802.3).
@@ -70,6 +71,7 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
     findings += [alarm for family in families if (alarm := _lost_rail(family))]
     findings += [_slow_rail(outlier) for family in families for outlier in odd_ones(family, _SPEED)]
     findings += [_no_link(shown[0])] if len(shown) == 1 and shown[0].no_carrier else []
+    findings += [_damaged(link) for link in shown if is_damaging(link.damaged, link.received)]
     yield from findings
     if findings:
         return
@@ -88,6 +90,18 @@ def _no_link(interface: Interface) -> Finding:
     fix = _link_fix(interface.name, "Check cable, transceiver and switch port, where it should have a link.")
     summary = f"{interface.name}: no link"
     return Finding.warn(summary, subject=f"net:{interface.name}/link", evidence=evidence, fix=fix)
+
+
+def _damaged(interface: Interface) -> Finding:
+    """Frames that arrive damaged: the cable, the transceiver or the other end's laser is bad."""
+    names = ("rx_errors", "rx_packets")
+    evidence = [reading("net", f'interfaces["{interface.name}"].{name}') for name in names]
+    fix = _link_fix(interface.name, "Reseat, clean or replace cable and transceiver; count again under load.")
+    summary = f"{interface.name}: {interface.damaged} of {interface.received} packets arrived with errors"
+    finding = Finding.warn(summary, subject=f"net:{interface.name}/errors", evidence=evidence, fix=fix)
+    return finding.matters_as(
+        "What a link damages is sent again, and every rank of the collective waits for it."
+    )
 
 
 def _slow_rail(outlier: Outlier[Interface]) -> Finding:

@@ -30,6 +30,13 @@ _LOOK = Fix(
     (look("nvidia-smi -q"),),
     action="none",
 )
+_CARD = re.compile(r"\[(?:NVIDIA )?([A-Z]\d[\w -]{0,30})\]")
+"""A model as a pasted lspci names it: `GH100 [H100 PCIe]`."""
+_LOOK_ABOVE = Fix(
+    "Show the port above it, too: `lspci -tv` names it.",
+    (look("lspci -tv"), look("sudo lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'")),
+    action="none",
+)
 _RESEAT = (
     "Reseat the card, its riser or the module; check the slot's BIOS setting (bifurcation). A link that "
     "stays narrow has a bad lane: board, riser or card."
@@ -203,6 +210,20 @@ def _device_width(
             return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
         if device.is_nic and not lanes and now * FEWER_LANES <= most and wider == len(peers):
             return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+        board = _CARD.search(device.device) if lspci and not (lanes or peers) else None
+        model = (
+            gpu_model(f"NVIDIA {board[1]}") or gpu_model(f"NVIDIA {board[1].replace(' ', '-')}")
+            if board
+            else None
+        )
+        if model and model.datacentre:
+            return Finding.unknown(
+                "not-visible-here",
+                f"{summary}; how many lanes the port above it has is not shown",
+                subject=subject,
+                evidence=evidence,
+                fix=_LOOK_ABOVE,
+            )
         why = "the port above it has no more lanes" if lanes else "no wider slot known here"
         return Finding.info(f"{summary} ({why})", subject=subject, evidence=evidence)
     why = f"{count_with_noun(wider, 'peer')} {singular_or_plural(wider, 'has', 'have')} more"
@@ -251,8 +272,12 @@ def speed(gpus: Gpus, expect: Expect) -> Iterator[Finding]:
         yield Finding.info(why) if wanted else Finding.skip(why)
     elif not readable:
         yield not_reported("PCIe link speed", gpus.gpus, "pcie_generation")
+    elif not findings and not any(map(_most_generation, readable)) and not wanted:
+        evidence = values(gpus.source, readable[0], "pcie_generation")
+        summary = "what these links can do is not shown"
+        yield Finding.unknown("not-visible-here", summary, evidence=evidence, fix=_LOOK)
     elif not findings:
-        slower = [gpu for gpu in readable if (gpu.pcie_generation or 0) < (gpu.pcie_generation_max or 0)]
+        slower = [gpu for gpu in readable if (gpu.pcie_generation or 0) < _most_generation(gpu)]
         idle = f"; {len(slower)} at a lower speed while idle (normal)" if slower else ""
         yield Finding.ok(f"{all_of(readable)} at the expected speed{idle}")
 
@@ -262,23 +287,43 @@ def _is_grace(gpu: Gpu) -> bool:
     return bool(model and model.form == "grace")
 
 
+def _most_generation(gpu: Gpu) -> int:
+    """What slot and card can do: the lower of both where only these are shown; 0 where one is not."""
+    return gpu.pcie_generation_max or min(
+        gpu.pcie_generation_device_max or 0, gpu.pcie_generation_host_max or 0
+    )
+
+
+def _usual_generation(peers: Sequence[Gpu]) -> int:
+    """What all loaded GPUs of the same kind use, two at least; 0 where they differ."""
+    used = [peer.pcie_generation or 0 for peer in peers if _is_loaded(peer)]
+    return used[0] if len(used) > 1 and len(set(used)) == 1 else 0
+
+
+def _is_loaded(gpu: Gpu) -> bool:
+    return (gpu.gpu_utilization_percent or 0) >= LOADED_PERCENT and (gpu.pstate or 0) <= 2
+
+
 def _judge_generation(gpu: Gpu, gpus: Sequence[Gpu], source: str, expected: int) -> Finding | None:
-    now, most = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
     peers = [peer for peer in gpus if peer is not gpu and peer.name == gpu.name and gpu.name]
+    now, own = gpu.pcie_generation or 0, _most_generation(gpu)
+    most = own or _usual_generation(peers)
+    limits = ("pcie_generation_max", "pcie_generation_device_max", "pcie_generation_host_max")
+    shown = [name for name in limits if getattr(gpu, name)]
     evidence = [
-        *values(source, gpu, "pcie_generation", "pcie_generation_max"),
+        *values(source, gpu, "pcie_generation", *(shown[:1] if gpu.pcie_generation_max else shown)),
         *identity_evidence(source, gpu),
     ]
     text = f"Check the slot's speed in the BIOS. {_RESEAT}"
     fix = look_at(gpu, text, "pcie.speed", link_steps(gpu.bus_id), "drain", "every job on this node")
-    if expected and (most or now) < expected:
-        summary = f"PCIe generation {most or now} at most, expected {expected}"
+    if expected and (own or now) < expected:
+        summary = f"PCIe generation {own or now} at most, expected {expected}"
         return Finding.fail(summary, subject=gpu.subject, evidence=evidence, fix=fix)
-    usual = Counter(peer.pcie_generation_max or 0 for peer in peers).most_common(1)
-    if len(peers) > 1 and most and usual[0][0] > most and usual[0][1] == len(peers):
+    usual = Counter(map(_most_generation, peers)).most_common(1)
+    if len(peers) > 1 and own and usual[0][0] > most and usual[0][1] == len(peers):
         summary = f"PCIe generation {most} at most, {count_with_noun(len(peers), 'peer')}: {usual[0][0]}"
         return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)
-    if now >= most or (gpu.gpu_utilization_percent or 0) < LOADED_PERCENT or (gpu.pstate or 0) > 2:
+    if now >= most or not _is_loaded(gpu):
         return None
     judge = Finding.fail if now * 2 <= most else Finding.warn
     return judge(

@@ -326,6 +326,16 @@ SHAPES: tuple[Shape, ...] = (
         first=True,
     ),
     by_head(
+        ("NodeHostName=", " ThreadsPerCore="),
+        r"(?:NodeAddr=\S{1,255} NodeHostName=(?P<host>[\w.-]{1,64})"
+        r"|State=[A-Z]{2,24}[*~#!%$@^-]?(?:\+[A-Z_]{2,24}[*~#!%$@^-]?){0,6} ThreadsPerCore=\d)",
+        "a part of scontrol show node",
+        "slurm-node",
+        "Slurm 18.08 to 25.11, src/api/node_info.c",
+        tool="scontrol show node NODE",
+        body=r"\s*\w+=",
+    ),
+    by_head(
         "Id=",
         r"Id=[\w@.-]{1,80}\.service[ \t]{0,20}(?:\n|$)",
         "systemctl show",
@@ -396,8 +406,10 @@ SHAPES: tuple[Shape, ...] = (
             "[pip3] ",
             "[conda] ",
             "CUDA used to build PyTorch",
+            "Is CUDA available",
         ),
         r"(?:Collecting environment information|PyTorch version {0,20}: |CUDA used to build PyTorch {0,20}: "
+        r"|Is CUDA available {0,20}: "
         r"|System Info[ \t]{0,20}\n[^\n]{0,160}?={10,40}"
         r"|Versions of relevant libraries|\[(?:pip3?|conda)\] )",
         "torch's report of its environment",

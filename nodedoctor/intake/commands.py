@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -136,6 +137,25 @@ def asks_machine(command: str) -> bool:
 _ONE_NODE = regex(r"[A-Za-z][\w.-]{0,63}")
 _WITH_VALUE = ("-p", "-i", "-l", "-o", "-F", "-J", "-L", "-R")
 """Options of ssh that have a value behind them."""
+_ELSEWHERE = re.compile(
+    r"(?:^|[\s;|&(\"'`])(?:pdsh|clush|dsh|psh|xdsh|cexec|mussh|p(?:arallel-)?ssh|ansible|srun|ssh"
+    r"|kubectl exec)\s"
+)
+"""Programs that start others on other nodes: pdsh 2.18 to 2.35, ClusterShell 1.6 to 1.9, pssh, ansible ..."""
+_LOOP = re.compile(r"(?:^|[;&(]\s{0,9})for \w{1,40} in (?P<names>[^;\n]{1,2000});")
+
+
+@lru_cache(maxsize=64)
+def is_elsewhere(command: str) -> bool:
+    """Whether what was typed asks other nodes than the one at whose prompt it was typed."""
+    return _ELSEWHERE.search(command) is not None
+
+
+@lru_cache(maxsize=64)
+def loop_names(command: str) -> frozenset[str]:
+    """The words that a loop around ssh goes over: a line that is one of them names a node."""
+    match = _LOOP.search(command) if is_elsewhere(command) else None
+    return frozenset(match["names"].split()) if match else frozenset()
 
 
 def remote_host(command: str) -> str:
@@ -146,13 +166,26 @@ def remote_host(command: str) -> str:
         behind = [value for word, value in pairwise(words) if word in ("-w", "--nodelist")]
         names = options + behind
     elif words[:1] == ["ssh"]:
-        plain = [
-            word for before, word in pairwise(words) if not word.startswith("-") and before not in _WITH_VALUE
-        ]
-        names = [plain[0].rpartition("@")[2]] if len(plain) > 1 else []
+        plain = _plain_words(words)
+        names = plain[:1] if len(plain) > 1 else []
     else:
         names = []
     return names[0] if len(names) == 1 and _ONE_NODE.fullmatch(names[0]) else ""
+
+
+def login_host(command: str) -> str:
+    """The node whose shell `ssh NODE` opens: what is typed behind it at bare prompts is typed there."""
+    words = _words(command)
+    plain = _plain_words(words) if words[:1] == ["ssh"] else []
+    return plain[0] if len(plain) == 1 and _ONE_NODE.fullmatch(plain[0]) else ""
+
+
+def _plain_words(words: Sequence[str]) -> list[str]:
+    """The node and what is behind it, without the options of ssh."""
+    plain = [
+        word for before, word in pairwise(words) if not word.startswith("-") and before not in _WITH_VALUE
+    ]
+    return [plain[0].rpartition("@")[2], *plain[1:]] if plain else []
 
 
 LONGEST_REFUSAL = 400

@@ -35,6 +35,12 @@ _ADDRESS = re.compile(r"^[ \t]{1,20}inet6? ([\da-fA-F.:]{3,45})(?:/\d{1,3})? ", 
 _MASTER = re.compile(r" master ([\w.-]{1,40})")
 """The bond of an interface with the flag SLAVE; those of bridges do not have it."""
 _MAC = re.compile(r"^[ \t]{1,20}link/(\w{1,20}) ([\da-f:]{11,64})", re.M)
+_RECEIVED = re.compile(
+    r"^[ \t]{1,20}RX:[ \t]{1,30}bytes[ \t]{1,30}packets[ \t]{1,30}errors[^\n]{0,80}\n"
+    r"[ \t]{1,20}\d{1,20}[ \t]{1,30}(?P<packets>\d{1,20})[ \t]{1,30}(?P<errors>\d{1,20})[ \t]",
+    re.M,
+)
+"""What `ip -s link` counts."""
 _CLOCK = re.compile(
     r"^[ \t]{0,40}(?:System clock synchronized|NTP synchronized|Leap status)[ \t]{0,20}: "
     r"([A-Za-z]{2,20}(?: [a-z]{2,20})?)[ \t]{0,20}$",
@@ -117,6 +123,8 @@ def _interface_row(head: re.Match[str], block: str) -> dict[str, Any]:
         fields["addresses"] = addresses
     if link := _MAC.search(block):
         fields["address"] = link[2]
+    if counts := _RECEIVED.search(block):
+        fields |= {"rx_packets": counts["packets"], "rx_errors": counts["errors"]}
     return {key: value for key, value in fields.items() if value is not None}
 
 

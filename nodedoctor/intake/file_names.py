@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 
 from nodedoctor.intake.all_shapes import SHAPES
+from nodedoctor.intake.commands import loop_names
 
 _DATE = re.compile(
     r"(?<!\d)20\d\d([-_.]?)[01]\d\1[0-3]\d(?:[T_.-]?[0-2]\d[:.h-]?[0-5]\d(?:[:.m-]?[0-5]\d)?)?Z?(?!\d)"
@@ -107,6 +108,11 @@ def _through_number(text: str, run: Sequence[re.Match[str]]) -> str:
     return text[run[0].start() : run[last].end()] if last >= 0 else ""
 
 
+def numbered_form(name: str) -> str:
+    """A node's name with its numbers left out, as its neighbours have it; "" for a name that numbers none."""
+    return re.sub(r"\d+", "#", name) if node_name(name) else ""
+
+
 _HOST = r"[A-Za-z0-9][\w.-]{0,63}(?:\[[\d,-]{1,80}\][\w.-]{0,40})?"
 _ASKS = re.compile(r"\s*(?:sudo )?(?:hostname(?: -[sf]| --short| --fqdn)?|uname -n|cat /etc/hostname)\s*$")
 _UNAME = re.compile(rf"Linux (?P<host>{_HOST}) \d{{1,2}}\.\d{{1,3}}[.-]\S{{0,80}} #\d")
@@ -139,6 +145,8 @@ class Headings:
             return match["host"], 1
         if _RULE.match(text) and _RULE.match(rule) and (match := _NAME.match(title)):
             return match["host"], 3
+        if (name := text.strip("=-#*: ")) in loop_names(command):
+            return name, 1
         if match := _FILE.match(text):
             return node_name(file_of(match["file"])), 1
         if _COLONS.match(text) and _COLONS.match(rule):

@@ -168,13 +168,14 @@ HOST_SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     by_lines(
-        ("x_prio",),
-        FRONT + r"[ \t]{0,20}[rt]x_prio[0-7]_\w{3,40}: \d{1,20}[ \t]{0,20}$",
+        ("x_prio", "_phy: ", "x_out_of_buffer: "),
+        FRONT + r"[ \t]{0,20}(?:[rt]x_(?:prio[0-7]_\w{3,40}|out_of_buffer)|[a-z]\w{3,60}_phy): "
+        r"\d{1,20}[ \t]{0,20}$",
         "counters of ethtool -S",
         "priority-counters",
         "ethtool 3.4 to 6.15",
         tool="ethtool -S INTERFACE",
-        body=r"\s*[rt]x_\w{3,60}: \d{1,20}$",
+        body=r"\s*[a-z]\w{3,60}: \d{1,20}$",
     ),
     by_head(
         ("DCBX mode: ", "Priority trust state: ", "PFC configuration:"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
+from nodedoctor.intake.convert import CONVERTED
 from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, ignore_path, units
 from nodedoctor.intake.job_lines import line_runs, sort_lines
 from nodedoctor.intake.long_texts import kernel_log_in, outputs_in
@@ -40,6 +41,7 @@ _ANY_TEXT = ("undetermined/", "none/", "user_code_exception/", "network_socket_i
 """Verdicts on numbers that go up, and on errors of any program: of a job only where a line shows one."""
 _OF_NETWORK = regex(r"NCCL INFO (?:NET/|[^\n]{0,80}(?:GPU Direct|GDR))")
 """What `grep` leaves of a log for somebody who asks about paths. It has no end. Ours."""
+_WORD = regex(r"\w+")
 QUOTED = 160
 """Characters of a line that was not recognised; ours."""
 
@@ -126,7 +128,10 @@ def read(
             bundle = outputs[0].bundle if name.startswith("bundle ") else ""
             snapshot = snapshot_of(outputs, _plain_name(bundle))
             if snapshot.observations:
-                reading.nodes.append(_judge_node(snapshot, redact, record))
+                node = _judge_node(snapshot, redact, record)
+                if not redact:
+                    _place_quotes(node.report, outputs)
+                reading.nodes.append(node)
     for unit in pile.recordings:
         reading.recognised.append(Recognised(unit.name, None, "a recorded node"))
         reading.nodes.append(_replay_node(unit.path, redact, record))
@@ -274,6 +279,27 @@ def _judge_node(snapshot: Snapshot, redact: bool, record: bool) -> Node:
     # An output that was cut out of another is no tool that fails: what could not be read of it is unknown.
     node.report["causes"] = [cause for cause in node.report["causes"] if not cause["id"].startswith("probe:")]
     return node
+
+
+def _place_quotes(report: Report, outputs: Sequence[NodeOutput]) -> None:
+    """Give each quote the number of its line in the paste; what only our layout has becomes a line of it."""
+    findings = (finding for result in report["results"] for finding in result["findings"])
+    for evidence in (evidence for finding in findings for evidence in finding["evidence"]):
+        words = evidence["text"].strip()
+        if evidence["kind"] != "quote" or not words:
+            continue
+        pieces = [item.piece for item in outputs if item.piece.shape.probe == evidence["probe"]]
+        pieces += [item.piece for item in outputs if item.piece not in pieces]
+        piece = next((piece for piece in pieces if words in piece.text), None)
+        if piece is not None:
+            evidence["line"] = piece.line + piece.text[: piece.text.index(words)].count("\n")
+        elif evidence["probe"] in CONVERTED and pieces:
+            wanted = set(_WORD.findall(words.lower()))
+            lines = pieces[0].text.splitlines()
+            number = max(
+                range(len(lines)), key=lambda n: len(wanted.intersection(_WORD.findall(lines[n].lower())))
+            )
+            evidence["text"], evidence["line"] = lines[number].strip(), pieces[0].line + number
 
 
 def _replay_node(path: str, redact: bool, record: bool) -> Node:

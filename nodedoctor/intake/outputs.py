@@ -102,9 +102,21 @@ def _dmesg_stamp(record: re.Match[str]) -> str:
     return f"[{seconds:5}.{micro:06}] "
 
 
+_CUT_CODE = re.compile(r"(Xid \(PCI:[^)\n]{4,20}\): )(?:[1-9]|1[0-7])\n*\Z")
+"""An Xid that may go on: the driver prints a comma behind it, and there are some up to 179."""
+
+
+def _without_cut_code(piece: Piece) -> Piece:
+    """The piece; where the text ends inside of a code, without that: another digit is another fault."""
+    if not piece.is_last or not _CUT_CODE.search(piece.text):
+        return piece
+    return replace(piece, text=_CUT_CODE.sub(r"\1", piece.text), is_cut=True)
+
+
 def _kernel_log(pieces: list[Piece]) -> Observation:
     """All parts of the kernel's log, without what the probe on the node would have left out."""
     log = LongText(is_kernel=True)
+    pieces = [_without_cut_code(piece) for piece in pieces]
     for piece in pieces:
         log.add(_RECORD.sub(_dmesg_stamp, piece.text).encode("utf-8", "replace"))
     text, shortened = shorten(log.data())

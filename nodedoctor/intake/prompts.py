@@ -42,7 +42,7 @@ _ANY_COMMAND = re.compile(
     r"(?:\w{1,40}=\S{1,200} ){0,8}(?:[a-z][\w.+-]{0,60}|[.~]{0,2}/[\w./+-]{1,200})(?: |$)"
 )
 """Behind a dollar any word is a command: no output has lines that begin with one."""
-_QUERY = re.compile(r"--query-gpu[= ]['\"]?([a-z][\w.,]{1,4000})")
+_QUERY = re.compile(r"--query-(?:gpu|remapped-rows)[= ]['\"]?([a-z][\w.,]{1,4000})")
 
 
 @record

@@ -54,9 +54,26 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "services": ("services", "fabric-manager-log", "imex-domain"),
     "network": ("net", "ethtool", "chronyc-sources", "priority-counters", "mlnx-qos"),
     "stack": ("collect-env", "pip-list"),
-    "host": ("disk", "limits", "numactl", "edac", "ipmitool", "host", "host-messages", "process-list"),
+    "host": (
+        "disk",
+        "limits",
+        "numactl",
+        "edac",
+        "ipmitool",
+        "host",
+        "host-messages",
+        "process-list",
+        "docker-inspect",
+    ),
     "job": ("env", "nccl-inspector", "nccl-lines"),
-    "measured": ("dcgmi-diag", "nvbandwidth", "all-reduce-perf", "p2p-bandwidth", "bandwidth-test"),
+    "measured": (
+        "dcgmi-diag",
+        "nvbandwidth",
+        "all-reduce-perf",
+        "p2p-bandwidth",
+        "bandwidth-test",
+        "gpu-burn",
+    ),
 }
 """Which probes tell of what kind of thing."""
 

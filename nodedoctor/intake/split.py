@@ -13,8 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.intake.all_shapes import QUERY, SHAPES
 from nodedoctor.intake.answers import answer_shape
-from nodedoctor.intake.commands import asks_machine, is_refusal, remote_host, starts_program
-from nodedoctor.intake.file_names import Headings
+from nodedoctor.intake.commands import (
+    asks_machine,
+    is_elsewhere,
+    is_refusal,
+    login_host,
+    remote_host,
+    starts_program,
+)
+from nodedoctor.intake.file_names import Headings, numbered_form
 from nodedoctor.intake.host_shapes import LSMOD, ULIMIT
 from nodedoctor.intake.prompts import (
     Prompt,
@@ -24,7 +31,7 @@ from nodedoctor.intake.prompts import (
     match_prompt,
 )
 from nodedoctor.intake.shape import JOB_LINE, LOOSE, TIMED_LINE, Shape, is_loose
-from nodedoctor.intake.wrapped_rows import find_frame, find_log_width, join_log_lines, join_rows
+from nodedoctor.intake.wrapped_rows import find_frame, find_log_width, join_log_lines, join_rows, join_window
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
 
@@ -75,6 +82,8 @@ class Piece:
     """Whether lines of it were left out: it was too long."""
     is_last: bool = False
     """Whether the text ends with it: what follows may not have been pasted."""
+    is_elsewhere: bool = False
+    """Whether it is of another node than the prompt's, and nothing names that."""
 
 
 @record
@@ -109,6 +118,8 @@ def split(text: str, host: str = "") -> Parts:
         return _split_joined(rows, host)
     if width := find_log_width(lines):
         return _split_joined(join_log_lines(lines, width), host)
+    if rows := join_window(text.replace("\r\n", "\n").split("\n")):
+        return _split_joined(rows, host)
     heads = _find_heads(lines)
     if not host and (labels := _host_labels(lines, heads)):
         return _by_label(lines, labels)
@@ -166,31 +177,60 @@ def _counted_runs(numbers: list[int | None]) -> Iterator[tuple[int, int]]:
 
 
 def _host_labels(lines: list[str], heads: _Heads) -> set[str]:
-    """Names of nodes in front of lines, as pdsh and clush put them, where outputs are behind them."""
-    fronts = (_NODE_FRONT.fullmatch(head.front) for head in heads.values())
-    match = {front["host"] for front in fronts if front}
-    return {name for name in match if sum(line.startswith(f"{name}:") for line in lines) > 1}
+    """Names of nodes in front of lines, as pdsh and clush put them, where outputs are behind them.
+
+    One line is enough below a command that asks several nodes, and beside a name that differs in its number.
+    """
+    elsewhere = _asked_elsewhere(lines)
+    fronts = ((number, _NODE_FRONT.fullmatch(head.front)) for number, head in heads.items())
+    names = [(number, front["host"]) for number, front in fronts if front]
+    forms: dict[str, set[str]] = {}
+    for _, name in names:
+        if form := numbered_form(name):
+            forms.setdefault(form, set()).add(name)
+    siblings = {name for same in forms.values() if len(same) > 1 for name in same}
+    return {
+        name
+        for number, name in names
+        if name in siblings or elsewhere[number] or sum(line.startswith(f"{name}:") for line in lines) > 1
+    }
+
+
+def _asked_elsewhere(lines: list[str]) -> list[bool]:
+    """For each line whether the prompt above it asks other nodes."""
+    answers, is_asked = [], False
+    for line in lines:
+        if prompt := match_prompt(line):
+            is_asked = is_elsewhere(prompt.command)
+        answers.append(is_asked)
+    return answers
 
 
 def _by_label(lines: list[str], labels: set[str]) -> Parts:
-    """The outputs of each node whose name is a prefix of lines, and those of no name."""
-    streams: dict[str, list[tuple[int, str]]] = {}
+    """The outputs of each node whose name is a prefix of lines, and those of no name.
+
+    What was typed to ask several nodes was typed for each of them.
+    """
+    streams: dict[str, list[tuple[int, str]]] = {name: [] for name in ("", *sorted(labels))}
     for number, line in enumerate(lines):
         label = _LABEL.match(line)
         name = label["host"] if label and label["host"] in labels else ""
-        streams.setdefault(name, []).append((number, label["rest"] if label and name else line))
+        prompt = None if name else match_prompt(line)
+        for stream in (name, *(labels if prompt and is_elsewhere(prompt.command) else ())):
+            streams[stream].append((number, label["rest"] if label and name else line))
     pieces: list[Piece] = []
     rest: list[tuple[int, str]] = []
     asides: list[tuple[int, str]] = []
-    prompts: list[tuple[int, bool]] = []
+    prompts: dict[int, bool] = {}
     for name, stream in streams.items():
         numbers = [number + 1 for number, _ in stream]
         parts = _renumber(split("\n".join(line for _, line in stream), name or "-"), numbers)
-        pieces += [replace(piece, host=piece.host if name else "") for piece in parts.pieces]
+        pieces += parts.pieces
         rest += parts.rest
         asides += parts.asides
-        prompts += parts.prompts
-    return Parts(tuple(pieces), tuple(sorted(rest)), tuple(sorted(asides)), tuple(sorted(prompts)))
+        prompts |= dict(parts.prompts)
+    pieces.sort(key=lambda piece: piece.line)
+    return Parts(tuple(pieces), tuple(sorted(rest)), tuple(sorted(asides)), tuple(sorted(prompts.items())))
 
 
 def _renumber(parts: Parts, numbers: list[int]) -> Parts:
@@ -289,8 +329,10 @@ class _Walk:
         self.rest: list[tuple[int, str]] = []
         self.asides: list[tuple[int, str]] = []
         self.prompts: list[tuple[int, bool]] = []
-        self._host = "" if host == "-" else host
+        self._label = "" if host == "-" else host
+        self._host = self._label
         self._remote = ""
+        self._is_elsewhere = False
         self._command = ""
         self._columns: tuple[str, ...] = ()
         self._shape: Shape | None = None
@@ -341,7 +383,10 @@ class _Walk:
     def _begin_command(self, number: int, line: str, prompt: Prompt) -> None:
         """What follows is what a program printed that was typed here."""
         self.close()
-        self._host = prompt.host or self._host
+        login = login_host(prompt.command)
+        self._is_elsewhere = is_elsewhere(prompt.command) and not login
+        here = self._label if self._label and self._is_elsewhere else prompt.host or self._host
+        self._host = login or here
         self._remote = remote_host(prompt.command)
         self._command = prompt.command
         self.prompts.append((number + 1, asks_machine(prompt.command)))
@@ -354,7 +399,8 @@ class _Walk:
     def _begin_node(self, number: int, host: str, lines: int) -> None:
         """What follows is of the node that these lines name."""
         self.close()
-        self._host, self._remote, self._command = host, "", ""
+        self._host, self._remote, self._is_elsewhere = host, "", False
+        self._command = self._command if is_elsewhere(self._command) else ""
         while self.rest and self.rest[-1][0] > number + 1 - lines:
             self.rest.pop()
 
@@ -362,12 +408,16 @@ class _Walk:
         """End the output under way; `at_end` where the text ends, too."""
         if self._shape is not None:
             text = "\n".join(self._lines).rstrip("\n") + "\n"
-            own = "" if self._shape.probe in _OF_CLUSTERS else self._remote or self._host
-            host = self._named or own
-            is_last = at_end and not self._foreign
+            is_unnamed = self._is_elsewhere and not (self._label or self._remote)
+            own = self._remote or ("" if is_unnamed else self._host)
+            host = self._named or ("" if self._shape.probe in _OF_CLUSTERS else own)
             self.pieces.append(
-                Piece(self._shape, text, self._first + 1, host, self._command, is_last=is_last)
-            )
+                Piece(
+                    self._shape, text, self._first + 1, host, self._command,
+                    is_last=at_end and not self._foreign,
+                    is_elsewhere=is_unnamed and not host and self._shape.probe not in _OF_CLUSTERS,
+                )
+            )  # fmt: skip
         for number, line in self._foreign:
             if line.strip(" \t>|"):
                 self._leave(number, line)
@@ -469,7 +519,7 @@ _PLAIN = ("", "nvidia-smi-list")
 """Outputs whose lines other outputs have, too."""
 _MATRICES = ("nvidia-smi-topo", "nvidia-smi-topo-p2p")
 _HOLDS = {
-    "env": ("collect-env",),
+    "env": ("collect-env", "docker-inspect"),
     "pip-list": ("collect-env", "pip-list"),
     "nvidia-smi-topo": _MATRICES,
     "priority-counters": ("ethtool",),

@@ -32,6 +32,29 @@ NCCL_LINES = by_lines(
 
 VERDICT_SHAPES: tuple[Shape, ...] = (
     by_head(
+        '"Id"',
+        r"(?:\[\s{0,40})?(?:\{\s{0,40})?\"Id\"\s{0,4}:\s{0,4}\"[\da-f]{64}\",\s{0,40}\"Created\"",
+        "docker inspect",
+        "docker-inspect",
+        "docker 17 to 29, podman 3 to 5",
+        tool="docker inspect CONTAINER",
+        body=JSON_LINE,
+        first=True,
+        joins=True,
+    ),
+    by_head(
+        ("Burning for ", "proc'd: ", "GPUs:", "GPU:", ": FAULTY"),
+        r"(?:Burning for \d{1,9} seconds\.|\d{1,3}\.\d%[ \t]{1,9}proc'd: \d|Tested \d{1,3} GPUs?:[ \t]{0,9}\n"
+        r"|GPU \d{1,3}: FAULTY[ \t]{0,9}(?:\n|$))",
+        "gpu-burn",
+        "gpu-burn",
+        "wilicc/gpu-burn 0.4 to 1.1, gpu_burn-drv.cpp",
+        tool="gpu_burn -tc 300",
+        body=r"\s*(?:Burning for|Initialized device|Results are|Using compare|\d{1,3}\.\d%|Summary at"
+        r"|Killing processes|Freed memory|Uninitted|Tested \d|done$|(?:\d{1,3}:)?No clients|GPU \d{1,3}: )",
+        joins=True,
+    ),
+    by_head(
         "[CUDA Bandwidth Test]",
         r"\[CUDA Bandwidth Test\] - Starting",
         "bandwidthTest",
@@ -304,6 +327,26 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         IMEX,
         body=r"\s+(?:Nodes|\d)|Node #|Domain State:",
         first=True,
+    ),
+    by_head(
+        ("Node #", "Domain State: "),
+        r"(?:Node #\d{1,4}\s{1,9}[-*] \S{1,255}(?: \*)?\s{1,40}- [A-Z_]{2,40}\s{1,40}- Version: "
+        r"|Domain State: [A-Z_]{2,40}[ \t]{0,9}(?:\n|$))",
+        "a part of nvidia-imex-ctl -N",
+        "imex-domain",
+        IMEX,
+        tool="nvidia-imex-ctl -N",
+        body=r"\s+(?:Nodes|\d)|Node #|Domain State:",
+    ),
+    by_head(
+        ("Troubleshooting Info", "Physical Counters and BER Info"),
+        r"(?:Troubleshooting Info|Physical Counters and BER Info)\s{0,20}\n[^\n]{0,40}?-{10,40}",
+        "a part of mlxlink",
+        "mlxlink",
+        "Mellanox/mstflint 4.15 to 4.34, mlxlink/modules/mlxlink_commander.cpp",
+        tool="sudo mlxlink -d DEVICE",
+        body=r"\s*[-A-Z][\w ()./\[\]-]{0,60}\s*(?::|$)|-{5,}|\s*Supported |\s*Errors|\s*Warnings",
+        joins=True,
     ),
     by_head(
         ("Errors for ", "## Summary: "),

@@ -16,6 +16,7 @@ from nodedoctor.triage.identity.world import short_host
 from nodedoctor.wording import comma_list
 
 _UUID = re.compile(r"\bGPU-[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}\b")
+_ELSEWHERE = "elsewhere"
 _FILES_AT_MOST = 4
 """Files that a note names; ours."""
 
@@ -129,24 +130,43 @@ def _unique_key(item: NodeOutput) -> tuple[str, ...]:
 def by_node(outputs: Iterable[NodeOutput]) -> dict[str, list[NodeOutput]]:
     """The outputs of each node: a bundle is one, and so is what prompts and prefixes give one name.
 
-    Loose outputs that name no node belong to the only one there is, or are one by themselves.
+    Loose outputs that name no node belong to the only one there is, or are one by themselves; what was asked
+    of others than the prompt's node belongs to none that has a name.
     """
     nodes: dict[str, list[NodeOutput]] = {}
     for item in outputs:
         host = short_host(item.piece.host)
-        key = f"bundle {item.bundle}" if item.bundle else f"host {host}" if host else ""
+        loose = _ELSEWHERE if item.piece.is_elsewhere else ""
+        key = f"bundle {item.bundle}" if item.bundle else f"host {host}" if host else loose
         nodes.setdefault(key, []).append(item)
     nameless = nodes.pop("", [])
+    elsewhere = nodes.pop(_ELSEWHERE, [])
     if nameless and len(nodes) == 1:
         (only,) = nodes.values()
         only += nameless
     elif nameless:
         nodes[""] = nameless
+    for number, items in enumerate(_separate_copies(elsewhere), 1):
+        nodes[f"{_ELSEWHERE} {number}"] = items
+    return nodes
+
+
+def _separate_copies(outputs: Sequence[NodeOutput]) -> list[list[NodeOutput]]:
+    """Outputs of nodes without a name, one behind the other: what a node shows once begins the next one."""
+    nodes: list[list[NodeOutput]] = []
+    shown: set[str] = set()
+    for item in outputs:
+        key = "".join(_unique_key(item))
+        if not nodes or key in shown:
+            nodes.append([])
+            shown = set()
+        shown |= {key} - {""}
+        nodes[-1].append(item)
     return nodes
 
 
 def _is_nameless(item: NodeOutput) -> bool:
-    return not item.bundle and not item.piece.host
+    return not item.bundle and not item.piece.host and not item.piece.is_elsewhere
 
 
 def _with_host(item: NodeOutput, host: str) -> NodeOutput:

@@ -1,4 +1,4 @@
-"""Rows of a framed table and lines of the kernel's log that a mail or a narrow window broke, joined again."""
+"""Lines that a mail or a narrow window broke, joined again: rows of tables, the kernel's log, any other."""
 
 from __future__ import annotations
 
@@ -19,13 +19,25 @@ SLACK = 2
 Ours."""
 
 _STAMPED = regex(
-    r"(?P<mark>(?:[>|] ?){0,12})(?:\[ {0,9}\d{1,9}\.\d{6}\] "
+    r"(?P<mark>(?:[>|] ?){0,12})(?:<\d{1,3}>)?(?:\[ {0,9}\d{1,9}\.\d{6}\] "
     r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] "
     r"|(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.,+Z-]{8,30}) [\w.-]{1,64} kernel: )"
 )
 """How a line of the kernel's log begins, whatever printed it."""
 _MESSAGE = regex(r"(?:NVRM: |Xid |nvidia[ -]|mlx5_core |pcieport |kernel: )")
 """How a message begins that has no time of its own: it continues none."""
+_CUT_CODE = regex(r"Xid \(PCI:[^)\n]{4,20}\): \d{1,3}$")
+_DIGITS = regex(r"(?:[>|] ?){0,12}\d{0,2}, ")
+"""A code that goes on in the next line: the driver prints a comma behind it."""
+WINDOW = 80
+"""Characters in a line of a terminal of its first width (VT100): other widths may be those of a table."""
+_OWN_BEGINNING = regex(
+    r"[#$>|+*{}\[]|[IWEF]\d{4} |\d{4}-\d\d-\d\d|[\w.-]{1,64}:\d{1,9}:\d{1,9} \[|\s*[A-Z][\w ()/.-]{1,40}: "
+)
+"""How a line begins that continues none: a prompt, a comment, a time, a rank, a key."""
+_LETTERS, _DIGIT = regex(r"[^\W\d]+"), regex(r"\d")
+_BEGINNING = 10
+"""Characters in which rows of numbers begin alike; ours."""
 FEW_BROKEN = 2
 """Lines of one length from which that is the width of a window; ours."""
 
@@ -85,7 +97,46 @@ def find_log_width(lines: list[str]) -> int:
     stamped = [number for number, line in enumerate(lines) if _STAMPED.match(line)]
     width = max((len(lines[number]) for number in stamped), default=0)
     broken = [number for number in stamped if len(lines[number]) == width and _rest_of(lines, number, width)]
-    return width if len(broken) >= FEW_BROKEN else 0
+    is_certain = any(
+        _CUT_CODE.search(lines[number]) and _DIGITS.match(lines[number + 1]) for number in broken
+    )
+    return width if len(broken) >= FEW_BROKEN or is_certain else 0
+
+
+def join_window(lines: list[str]) -> list[tuple[int, str]]:
+    """Each line with its number from 0 on, those that a window of 80 columns broke as one; [] where none was.
+
+    No line is longer, several are as long, and each of these has a shorter one behind it that begins nothing.
+    """
+    full = {number for number, line in enumerate(lines) if len(line) == WINDOW and not _is_complete(line)}
+    if len(full) < FEW_BROKEN or any(len(line) > WINDOW for line in lines):
+        return []
+    own = {_form(line) for number, line in enumerate(lines) if number - 1 not in full}
+    rows: list[tuple[int, str]] = []
+    number = 0
+    while number < len(lines):
+        first = number
+        while number in full:
+            number += 1
+        rest = lines[number] if number < len(lines) else ""
+        is_own = not rest.strip() or _form(rest) in own or _OWN_BEGINNING.match(rest)
+        if number > first and (is_own or number - first >= MOST_LINES):
+            return []
+        rows.append((first, "".join(lines[first : number + 1])))
+        number += 1
+    return rows
+
+
+def _form(line: str) -> str:
+    """How a line begins, whatever its words: those of a list all begin alike."""
+    words = line.lstrip()
+    begin = words[:_BEGINNING] if words[:1].isdigit() else words.partition(" ")[0].rstrip(":=")
+    return line[: len(line) - len(words)] + _LETTERS.sub("a", _DIGIT.sub("0", begin))
+
+
+def _is_complete(line: str) -> bool:
+    """Whether a line is a rule or a row of a framed table."""
+    return line.endswith(ENDS) or len(set(line.strip())) == 1
 
 
 def join_log_lines(lines: list[str], width: int) -> list[tuple[int, str]]:

@@ -6,6 +6,7 @@ Bandwidths are GB/s (10^9 bytes) in one direction. A number that is None is not 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 
 from nodedoctor.knowledge.table import cached_rows
@@ -122,6 +123,11 @@ def is_datacentre(name: str, pci_id: str = "") -> bool:
 def platforms_of(model: GpuModel) -> tuple[Platform, ...]:
     """Every board this model is known to come on, the usual one first; empty for plain PCIe cards."""
     return tuple(board for board in platforms() if model.name in board.models)
+
+
+def are_cards(names: Collection[str]) -> bool:
+    """Whether all these names are models of PCIe cards, which no NVSwitch connects."""
+    return bool(names) and all((model := gpu_model(name)) and model.form == "pcie" for name in names)
 
 
 def platform(model: GpuModel, gpus: int = 0, nvswitches: int = 0) -> Platform | None:

@@ -154,21 +154,26 @@ def test_programs_are_named_without_what_starts_them():
 
 
 @pytest.mark.parametrize(
-    ("command", "host"),
+    ("command", "host", "owner"),
     [
-        ("srun -N1 -w cn042 --gres=gpu:8 bash -c 'ulimit -a'", "cn042"),
-        ("srun --nodelist=cn042 nvidia-smi", "cn042"),
-        ("srun -w cn[01-04] nvidia-smi", ""),
-        ("srun -N1 nvidia-smi", ""),
-        ("ssh -p 22 -i key root@gpu-7 nvidia-smi -q", "gpu-7"),
-        ("ssh gpu-7", ""),
-        ("sudo nvidia-smi -w x", ""),
+        ("srun -N1 -w cn042 --gres=gpu:8 bash -c 'ulimit -a'", "cn042", "cn042"),
+        ("srun --nodelist=cn042 nvidia-smi", "cn042", "cn042"),
+        ("srun -w cn[01-04] nvidia-smi", "", ""),
+        ("srun -N1 nvidia-smi", "", ""),
+        ("ssh -p 22 -i key root@gpu-7 nvidia-smi -q", "gpu-7", "gpu-7"),
+        ("ssh gpu-7", "", "gpu-7"),
+        ("sudo nvidia-smi -w x", "", "login1"),
+        ("pdsh -w gpu-[1-4] nvidia-smi", "", ""),
+        ("clush -bw gpu-[1-4] 'nvidia-smi | head'", "", ""),
+        ("for h in `cat nodes`; do ssh $h nvidia-smi; done", "", ""),
+        ("cat nodes | xargs -I{} ssh {} nvidia-smi", "", ""),
+        ("ansible gpus -m shell -a nvidia-smi", "", ""),
     ],
 )
-def test_what_was_started_on_another_node_is_of_that(command: str, host: str):
+def test_what_was_started_on_another_node_is_of_that(command: str, host: str, owner: str):
     assert remote_host(command) == host
     pieces = split(f"[eve@login1 ~]$ {command}\n{TABLE}[eve@login1 ~]$ nvidia-smi\n{TABLE}").pieces
-    assert [piece.host for piece in pieces] == [host or "login1", "login1"]
+    assert [piece.host for piece in pieces] == [owner, "login1"]
 
 
 @pytest.mark.parametrize("probe", ["sinfo-reasons", "sinfo", "kubernetes-node", "kubernetes-nodes"])

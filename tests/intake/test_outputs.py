@@ -8,7 +8,7 @@ from pastes import PASTES
 
 from nodedoctor.intake.all_shapes import SHAPES
 from nodedoctor.intake.file_names import node_name
-from nodedoctor.intake.outputs import NodeOutput
+from nodedoctor.intake.outputs import NodeOutput, snapshot_of
 from nodedoctor.intake.split import Piece, split
 from nodedoctor.intake.whose import by_folder, by_node, by_owner
 
@@ -182,3 +182,81 @@ def test_a_heading_names_the_node_of_what_follows(way: str, probes: list[str]):
         (probe, f"gpu-{n // 2}") for n, probe in enumerate(probes)
     ]
     assert parts.rest == ()
+
+
+XID = "[Wed Apr  2 17:20:1{0} 2025] NVRM: Xid (PCI:0000:3a:00): 79, GPU has fallen off the bus.\n"
+FANS = [
+    "[ops@bastion ~]$ pdsh -w {0} 'dmesg -T | grep -i xid'\n",
+    "ops@bastion:~$ clush -w {0} dmesg -T\n",
+    "root@bastion:~# parallel-ssh -h nodes -i dmesg\n",
+    "",
+]
+NAMES = [("gpu-1", "gpu-7"), ("n05", "n06"), ("rack3-h200-11.cluster", "rack3-h200-12.cluster")]
+
+
+def hosts_of(text: str) -> list[tuple[str, int]]:
+    """The node of each output and the lines that are booked to it, without those that have none."""
+    outputs = [NodeOutput(piece, "-") for piece in split(text).pieces]
+    return [
+        (name.rpartition(" ")[2], sum(item.piece.text.count("\n") for item in items))
+        for name, items in by_owner(outputs, []).items()
+    ]
+
+
+@given(
+    st.sampled_from(FANS), st.sampled_from(NAMES), st.integers(1, 3), st.integers(1, 3), st.booleans(),
+    st.booleans(),
+)  # fmt: skip
+def test_lines_behind_the_names_of_nodes_are_of_these(
+    fan: str, names: tuple[str, str], first: int, second: int, quoted: bool, mixed: bool
+):
+    """However few each of them has, and never of the node with the prompt."""
+    counts = {names[0]: first, names[1]: second}
+    lines = [f"{name}: {XID.format(n)}" for name, count in counts.items() for n in range(count)]
+    text = fan.format(",".join(names)) + "".join(sorted(lines, key=lambda line: line[20:] * mixed))
+    pasted = "".join(f"> {line}\n" for line in text.splitlines()) if quoted else text
+    assert dict(hosts_of(pasted)) == {name.partition(".")[0]: count for name, count in counts.items()}
+
+
+@given(st.sampled_from(FANS[:3]), st.integers(1, 3))
+def test_the_only_line_below_a_command_for_several_nodes_is_of_the_one_that_it_names(fan: str, number: int):
+    text = fan.format("gpu-[1-8]") + f"gpu-{number}: {XID.format(1)}"
+    assert hosts_of(text) == [(f"gpu-{number}", 1)]
+
+
+@given(st.sampled_from([fan for fan in FANS if fan]), st.booleans())
+def test_what_several_nodes_were_asked_for_is_never_of_the_node_with_the_prompt(fan: str, before: bool):
+    own = f"[ops@bastion ~]$ nvidia-smi\n{PASTES['nvidia-smi']}"
+    text = fan.format("gpu-[1-8]") + XID.format(1)
+    nodes = by_owner([NodeOutput(piece, "-") for piece in split(own * before + text).pieces], [])
+    (log,) = [items for items in nodes.values() if any(i.piece.shape.probe == "kernel-log" for i in items)]
+    assert [item.piece.host for item in log] == [""] and len(nodes) == 1 + before
+
+
+@given(st.sampled_from(["{0}\n", "== {0} ==\n", "--- {0}\n", "# {0}:\n"]), st.integers(1, 4))
+def test_a_loop_over_nodes_names_them_in_front_of_what_each_prints(heading: str, sick: int):
+    names = [f"n{number}" for number in range(1, 5)]
+    lines = "".join(heading.format(name) + XID.format(1) * (name == f"n{sick}") for name in names)
+    text = f"[me@login1 ~]$ for h in {' '.join(names)}; do echo $h; ssh $h dmesg; done\n{lines}"
+    assert hosts_of(text) == [(f"n{sick}", 1)]
+
+
+def test_tables_of_nodes_without_a_name_are_judged_one_by_one():
+    text = "me@login1:~$ for h in $(cat nodes); do ssh $h nvidia-smi; done\n" + PASTES["nvidia-smi"] * 3
+    nodes = by_owner([NodeOutput(piece, "-") for piece in split(text).pieces], [])
+    assert [len(items) for items in nodes.values()] == [1, 1, 1]
+
+
+@given(st.sampled_from(["", "(base) "]), st.booleans())
+def test_what_is_typed_behind_a_login_is_typed_there(front: str, by_name: bool):
+    text = f"me@login1:~$ ssh root@gpu-3\n{front}$ sudo dmesg\n{XID.format(2)}"
+    after = f"root@gpu-4:~# dmesg\n{XID.format(3)}" if by_name else ""
+    assert hosts_of(text + after) == [("gpu-3", 1), *([("gpu-4", 1)] if by_name else [])]
+
+
+@given(st.integers(1, 170), st.booleans(), st.sampled_from(["", "\n", "\n\n"]))
+def test_a_code_at_the_end_of_the_text_counts_where_no_digit_can_follow(code: int, comma: bool, end: str):
+    line = f"[ 2214.003112] NVRM: Xid (PCI:0008:01:00): {code}{', pid=7' if comma else ''}{end}"
+    items = [NodeOutput(piece, "-") for piece in split(f"[ 2213.003112] NVRM: loaded\n{line}").pieces]
+    log = snapshot_of(items, "").observations["kernel-log"]
+    assert (f"): {code}" in log.text) is (comma or code > 17)

@@ -622,3 +622,93 @@ def test_a_name_that_leads_to_itself_explains_ranks_that_do_not_meet(text: str, 
     assert (f"trainer-0 resolves to {address}" in str(beside["headline"])) is sick
     elsewhere = of_mail(shown + STARTED + "ValueError: bad row\n")
     assert "resolves to" not in str(elsewhere["headline"])
+
+
+COUNTED = """6: ens6f0np0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 9000 qdisc mq state UP mode DEFAULT qlen 1000
+    link/ether b8:3f:d2:00:00:10 brd ff:ff:ff:ff:ff:ff
+    RX:      bytes     packets  errors dropped  missed   mcast
+    31190221441002 {0} {1}       0       0   12003
+    TX:      bytes     packets  errors dropped carrier collsns
+    33091129300119 90112930011       0       0       2       0
+"""
+
+
+@pytest.mark.parametrize(
+    ("packets", "errors", "sick"),
+    [(88_000_000_000, 0, False), (88_000_000_000, 40, False), (88_000_000_000, 2_000_000, True),
+     (5000, 1200, False), (3_000_000, 1200, True)],
+)  # fmt: skip
+def test_an_interface_that_receives_damaged_packets_is_a_warning(
+    tmp_path: Path, packets: int, errors: int, sick: bool
+):
+    found = judged(tmp_path, COUNTED.format(packets, errors))
+    assert ["packets arrived with errors" in alarm for alarm in found] == ([True] if sick else [])
+
+
+NO_SWITCH = (
+    "Aug 07 07:40:12 gpu-2 nv-fabricmanager[33]: request to query NVSwitch device information from NVSwitch "
+    "driver failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]\n"
+    "Aug 07 07:40:12 gpu-2 systemd[1]: nvidia-fabricmanager.service: Failed with result 'exit-code'.\n"
+    "Aug 07 07:40:12 gpu-2 systemd[1]: Failed to start NVIDIA fabric manager service.\n"
+)
+UNIT = (
+    "x nvidia-fabricmanager.service - NVIDIA fabric manager service\n"
+    "     Loaded: loaded (/lib/systemd/system/nvidia-fabricmanager.service; enabled; preset: enabled)\n"
+    "     Active: failed (Result: exit-code) since Thu 2025-08-07 07:40:12 UTC; 2min 11s ago\n\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "sick"),
+    [("NVIDIA L40S", False), ("NVIDIA H100 PCIe", False), ("NVIDIA H100 80GB HBM3", True), ("", True)],
+)
+@pytest.mark.parametrize("unit", ["", UNIT])
+def test_a_fabric_manager_that_cards_do_not_need_is_no_fault(
+    tmp_path: Path, model: str, sick: bool, unit: str
+):
+    uuid = "240306c2-24b6-d5b9-c1d2-bf5b8d720ea"
+    gpus = "".join(f"GPU {n}: {model} (UUID: GPU-{uuid}{n})\n" for n in range(4)) if model else ""
+    text = f"$ nvidia-smi -L\n{gpus}$ systemctl status nvidia-fabricmanager\n{unit}{NO_SWITCH}"
+    found = judged(tmp_path, text, deep=True)
+    assert bool(found) is sick
+    assert not any(alarm.startswith("FAIL") and not model for alarm in found)
+
+
+PARTS_OF_OUTPUTS = {
+    "   NodeAddr=gn-4 NodeHostName=gn-4 Version=24.05.4\n   State=DOWN*+DRAIN ThreadsPerCore=2 TmpDisk=0\n"
+    "   Reason=Not responding [slurm@2025-09-03T01:15:30]\n": "Slurm state of gn-4: DOWN+DRAIN",
+    "   State=DOWN* ThreadsPerCore=2 TmpDisk=0\n   Reason=Not responding\n": "Slurm state of this node: DOWN",
+    "   State=IDLE ThreadsPerCore=2 TmpDisk=0\n   Partitions=train\n": "",
+    "Domain State: DEGRADED\n": "domain DEGRADED",
+    "Domain State: UP\n": "",
+    "Node #3   - 10.12.7.22       - UNAVAILABLE          - Version: N/A\n": "1 tray not ready",
+    "Node #3   - 10.12.7.22       - READY                - Version: 570.158.01\n": "",
+    "Troubleshooting Info\n--------------------\nStatus Opcode       : 15\nGroup Opcode         : N/A\n"
+    "Recommendation       : Bad signal integrity\n": "Bad signal integrity",
+    "Troubleshooting Info\n--------------------\nStatus Opcode       : 0\nGroup Opcode         : N/A\n"
+    "Recommendation       : No issue was observed\n": "",
+    "[  12.000001] pcieport 0000:60:03.1: AER: device recovery failed\n": "another device: 1 fatal",
+    "[  12.000001] pcieport 0000:60:03.1: AER: device recovery successful\n": "",
+}
+
+
+@pytest.mark.parametrize("text", sorted(PARTS_OF_OUTPUTS))
+@pytest.mark.parametrize("front", ["", "> "])
+def test_a_row_that_is_unmistakable_stands_without_its_heading(tmp_path: Path, text: str, front: str):
+    pasted = "".join(f"{front}{line}\n" for line in text.splitlines())
+    words = PARTS_OF_OUTPUTS[text]
+    found = judged(tmp_path, pasted, deep=True)
+    assert [words in alarm for alarm in found] == ([True] if words else [])
+
+
+@pytest.mark.parametrize("rails", range(2, 10))
+@pytest.mark.parametrize("name", ["ib{0}", "rdma{0}", "roce{0}", "eth{0}", "port{0}"])
+@pytest.mark.parametrize("down", [0, 1, 2])
+def test_one_of_several_rails_without_a_link_is_a_warning(tmp_path: Path, rails: int, name: str, down: int):
+    flags = [("NO-CARRIER,", "", "DOWN") if n < down else ("", ",LOWER_UP", "UP") for n in range(rails)]
+    text = "".join(
+        f"{n + 4}: {name.format(n)}: <{off}BROADCAST,MULTICAST,UP{on}> mtu 4092 qdisc mq state {state} mode\n"
+        for n, (off, on, state) in enumerate(flags)
+    )
+    certain = rails >= 4 if name.startswith(("ib", "r")) else rails in (4, 8) and name.startswith("port")
+    assert bool(judged(tmp_path, text)) is (down == 1 and certain)

@@ -9,6 +9,7 @@ import pytest
 from recorded import alarms, replay
 
 from nodedoctor.facts.gpu.smi.smi import Q
+from nodedoctor.model import Status
 
 NAMES = ["", "NVIDIA H100 80GB HBM3"]
 
@@ -93,3 +94,33 @@ def test_mig_on_one_of_many_is_a_warning(tmp_path: Path, name: str, gpus: int, e
     text = query("mig.mode.current", lambda gpu: state[gpu < enabled], name=name, gpus=gpus)
     warned = [alarm for alarm in alarms(replay(tmp_path, {Q: text})) if "MIG" in alarm]
     assert bool(warned) is (enabled == 1 and gpus >= 4)
+
+
+LIMITS = {
+    "pcie.link.gen.max": "4",
+    "pcie.link.gen.gpumax, pcie.link.gen.hostmax": "5, 4",
+    "pcie.link.gen.gpumax": "4",
+    "pstate": "P0",
+}
+
+
+@pytest.mark.parametrize("columns", sorted(LIMITS))
+@pytest.mark.parametrize(("used", "status"), [(4, ""), (1, "FAIL"), (2, "FAIL"), (3, "WARN")])
+def test_a_loaded_link_below_what_it_or_its_peers_can_do_is_slow(
+    tmp_path: Path, columns: str, used: int, status: str
+):
+    text = query(
+        f"utilization.gpu [%], pcie.link.gen.current, {columns}",
+        lambda gpu: f"97 %, {used if gpu == 3 else 4}, {LIMITS[columns]}",
+        name=NAMES[1],
+    )
+    alarm = f"{status} pcie.speed@gpu:3: PCIe generation {used} of 4 under load"
+    assert alarms(replay(tmp_path, {Q: text})) == ([alarm] if status else [])
+
+
+@pytest.mark.parametrize("columns", ["pstate", "pcie.link.gen.gpumax"])
+def test_links_of_unknown_speed_are_not_as_expected(tmp_path: Path, columns: str):
+    text = query(f"pcie.link.gen.current, {columns}", lambda _: f"1, {LIMITS[columns]}", gpus=4)
+    results = replay(tmp_path, {Q: text}).results
+    (finding,) = [f for one in results if one.check == "pcie.speed" for f in one.findings]
+    assert finding.status is Status.UNKNOWN

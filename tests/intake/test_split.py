@@ -13,6 +13,7 @@ from pastes import PASTES, WAYS
 
 from nodedoctor.intake.all_shapes import SHAPES
 from nodedoctor.intake.split import Piece, plain_lines, split
+from nodedoctor.intake.wrapped_rows import join_window
 
 
 def kinds(text: str) -> list[str]:
@@ -271,3 +272,43 @@ def test_lines_of_two_nodes_are_put_together_by_the_names_in_front():
 def test_the_line_at_which_an_output_begins_is_told():
     parts = split(f"hello\n\n```\n{PASTES['ibstat']}```\nand\n{PASTES['env']}")
     assert [piece.line for piece in parts.pieces] == [4, 34]
+
+
+FILLED = st.lists(st.integers(100, 999), min_size=16, max_size=30)
+
+
+@given(FILLED, st.integers(2, 6), st.sampled_from(["", "root@gpu-09:~# ./matrix\n"]))
+def test_lines_that_a_window_broke_are_joined(numbers: list[int], count: int, above: str):
+    rows = [" " + "  ".join(map(str, [*numbers[n:], *numbers[:n]])) for n in range(count)]
+    lines = [part for row in rows for part in ([row[:80], row[80:]] if len(row) > 80 else [row])]
+    joined = [line for _, line in join_window([*above.splitlines(), *lines, "", "SUM 1"])]
+    expected = [*above.splitlines(), *rows, "", "SUM 1"]
+    is_certain = len(rows[0]) > 80 and rows[0][80] != " "  # else it begins as a row does
+    assert joined == expected if is_certain else joined in (expected, [])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["+" + "-" * 78 + "+", "| row" + " " * 74 + "|", "+" + "-" * 78 + "+", "text"],
+        ["x" * 80, "y" * 81, "x" * 80, "end"],
+        ["x" * 80, "Device name: mlx5_0", "x" * 80, "end"],
+        ["x" * 80, "$ nvidia-smi", "x" * 80, "end"],
+        ["x" * 80, "end"],
+        ["x" * 80, "", "x" * 80, ""],
+        ["=" * 80, "title", "=" * 80, "text"],
+        ["    Fabric", "        State: Up", f"        ClusterUUID: {'5' * 59}", "        Health"] * 3,
+        [f"0{n}:00.0 bridge: {'x' * (64 if n % 2 else 40)}" for n in range(8)] + ["0f:00.0 other"],
+    ],
+)
+def test_lines_that_are_as_wide_as_a_window_by_chance_are_left_alone(lines: list[str]):
+    assert join_window(lines) == []
+
+
+@given(st.sampled_from(STAMPS), st.sampled_from([137, 154, 140, 119]), st.integers(1, 2), st.booleans())
+def test_a_code_that_goes_on_in_the_next_line_is_one_number(stamp: str, code: int, digits: int, quoted: bool):
+    line = f"{stamp.format(1)}NVRM: Xid (PCI:0008:01:00): {code}, something of NVLink"
+    cut = line.index(f" {code},") + 1 + digits
+    mark = "> " if quoted else ""
+    (piece,) = split(f"{mark}{line[:cut]}\n{mark}{line[cut:]}\n").pieces
+    assert f"): {code}, something" in piece.text

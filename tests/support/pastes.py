@@ -383,7 +383,54 @@ PROCESS_LIST = """    PID    PPID STAT     ELAPSED USER     CMD
   40211   40188 Rl      02:11:09 lena     python -u pretrain.py --local_rank=0
   40212   40188 Dl      02:11:09 lena     python -u pretrain.py --local_rank=1
 """
+GPU_BURN = """Burning for 60 seconds.
+Initialized device 0 with 81559 MB of memory (80000 MB available, using 72000 MB of it), using FLOATS
+Results are 268435456 bytes each, thus performing 275 iterations
+50.0%  proc'd: 550 (50112 Gflop/s) - 550 (50099 Gflop/s)   errors: 0 - 0   temps: 61 C - 60 C
+\tSummary at:   Mon Mar  3 10:00:00 UTC 2025
+
+100.0%  proc'd: 1100 (50112 Gflop/s) - 1100 (50099 Gflop/s)   errors: 0 - 0   temps: 66 C - 65 C
+Killing processes.. done
+
+Tested 2 GPUs:
+\tGPU 0: OK
+\tGPU 1: OK
+"""
+DOCKER_INSPECT = """[
+    {
+        "Id": "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+        "Created": "2025-03-03T10:00:00.1Z",
+        "Name": "/trainer",
+        "RestartCount": 0,
+        "HostConfig": {
+            "IpcMode": "private",
+            "ShmSize": 17179869184,
+            "Ulimits": null,
+            "DeviceRequests": [
+                {
+                    "Driver": "",
+                    "Count": -1,
+                    "DeviceIDs": null,
+                    "Capabilities": [
+                        [
+                            "gpu"
+                        ]
+                    ],
+                    "Options": {}
+                }
+            ]
+        },
+        "Config": {
+            "Env": [
+                "NCCL_DEBUG=INFO"
+            ]
+        }
+    }
+]
+"""
 PASTES: dict[str, str] = {
+    "gpu-burn": GPU_BURN,
+    "docker-inspect": DOCKER_INSPECT,
     "bandwidth-test": BANDWIDTH_TEST,
     "nvidia-smi-list": "GPU 0: NVIDIA H200 (UUID: GPU-240306c2-24b6-d5b9-c1d2-bf5b8d720eaf)\n",
     "nvidia-smi": smi_texts.table(smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0")),

@@ -40,14 +40,14 @@ class SlurmNode:
         """Read the one line of `scontrol -o show node`; without Slurm there is nothing to see."""
         if observation.answered and observation.rc == 127:
             return Unseen.skip(NO_SLURM)
-        name = re.search(r"\bNodeName=(\S+)", observation.text)
-        if not observation.answered or name is None:
-            return Unseen.of(observation, "See whether slurmctld answers: scontrol ping.")
+        name = re.search(r"\bNode(?:Host)?Name=(\S+)", observation.text)
         state, gres = _field_value("State", observation.text), _field_value("Gres", observation.text)
+        if not observation.answered or not (name or state):
+            return Unseen.of(observation, "See whether slurmctld answers: scontrol ping.")
         reason = re.search(r"\bReason=(.*)", observation.text)
         resources = _field_value("AllocTRES", observation.text)
         return cls(
-            name.group(1),
+            name.group(1) if name else "this node",
             tuple(word.rstrip("*~#!%$@^-") for word in state.split("+")) if state else (),
             _gres_gpus(gres),
             _tres_gpus(resources) if "AllocTRES=" in observation.text else None,

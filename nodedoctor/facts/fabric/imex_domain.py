@@ -87,7 +87,7 @@ class ImexDomain:
     def parse(
         cls, observation: Observation, board: Board | Unseen, services: Services | Unseen
     ) -> ImexDomain | Unseen:
-        """Read the text; without any tray it is none. Skipped where the node has no domain."""
+        """Read the text; without any tray or state it is none. Skipped where the node has no domain."""
         if not observation.answered:
             return _not_asked(observation, board, services) or Unseen.of(observation)
         nodes = {
@@ -96,9 +96,9 @@ class ImexDomain:
             )
             for match in _NODE.finditer(observation.text)
         }
-        if not nodes:
-            return Unseen.of(observation)
         state = _STATE.search(observation.text)
+        if not nodes and not state:
+            return Unseen.of(observation)
         marks = dict.fromkeys(
             mark for row in _ROW.finditer(observation.text) for mark in row["marks"].split()
         )

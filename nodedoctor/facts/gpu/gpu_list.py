@@ -48,3 +48,17 @@ class ListedGpus:
         addresses = tuple(sorted(address for address, of_kind in rows.items() if of_kind == kind))
         complete = sorted(names) == [*range(len(names))] and not _ELIDED.search(gpu_list.text)
         return cls(count, name, addresses, complete)
+
+
+@fact(LIST)
+@record
+class ListedNames:
+    """The models that a pasted `nvidia-smi -L` lists."""
+
+    names: frozenset[str]
+
+    @classmethod
+    def parse(cls, gpu_list: Observation) -> ListedNames | Unseen:
+        """Read each line of a GPU."""
+        names = frozenset(row[2] for row in _GPU.finditer(gpu_list.text))
+        return cls(names) if gpu_list.answered and names else Unseen.of(gpu_list)

@@ -309,7 +309,10 @@ def _nvidia_event(line: KernelLine, text: str) -> LogEvent | None:
 _READERS: tuple[tuple[tuple[str, ...], Callable[[KernelLine, str], LogEvent | None]], ...] = (
     (("Xid", "NVRM:", "nvidia", "NVIDIA", "nv_peer_mem"), _nvidia_event),
     (
-        ("PCIe Bus Error", "DPC: containment", "pciehp", "retraining", "[Hardware Error]", "inaccessible"),
+        (
+            *("PCIe Bus Error", "DPC: containment", "pciehp", "retraining", "[Hardware Error]"),
+            *("inaccessible", system.RECOVERY_FAILED),
+        ),
         lambda line, text: system.pcie(line, tuple(following(text, line.when.at, 12))),
     ),
     (

@@ -90,7 +90,8 @@ def storage(line: KernelLine) -> StorageEvent | None:
 
 _HOT = regex(r"CPU(\d{1,5}): (?:Core|Package) temperature (?:is )?above threshold")
 _BANK = regex(
-    r"CPU (?P<cpu>\d{1,5}): Machine Check(?: Exception)?: \w{1,4} Bank \d{1,3}: (?P<status>[0-9a-f]{16})"
+    r"CPU (?P<cpu>\d{1,5}): Machine Check(?: Exception| Event)?: \w{1,4} Bank \d{1,3}: "
+    r"(?:0x)?(?P<status>[0-9a-f]{16})"
 )
 _AMD = regex(r"\[Hardware Error\]: (?P<kind>Corrected|Deferred|Uncorrected|System Fatal|Machine Check)\b")
 _RECORDED = "Machine check events logged"

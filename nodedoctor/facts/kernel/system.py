@@ -42,6 +42,8 @@ _LINK_LOST = regex(
     r"pciehp: Slot\([^)]*\): (?:Link Down|Card not present)|broken device, retraining|retraining failed"
     r"|[Uu]nable to change power state .*device inaccessible"
 )
+RECOVERY_FAILED = "AER: device recovery failed"
+"""What a port says last, whose device did not come back (linux, drivers/pci/pcie/err.c)."""
 _CPER = regex(r"event severity: (corrected|recoverable|fatal)")
 _CPER_DEVICE = regex(rf"\[Hardware Error\]:\s+device_id: ({ADDRESS})")
 
@@ -163,7 +165,7 @@ def _error_severity(text: str) -> Severity | None:
         if match.group(1):
             return "corrected"
         return "non-fatal" if match.group(2).lower().startswith("non") else "fatal"
-    if "DPC: containment event" in text:
+    if "DPC: containment event" in text or RECOVERY_FAILED in text:
         return "fatal"
     if _LINK_LOST.search(text):
         return "link-down"

@@ -24,6 +24,11 @@ LOSS = 1e-4
 """Share of the packets received that may be discarded. Go-back-N makes one lost packet resend a whole window,
 so RoCE loses much of its bandwidth from about one in a thousand (Zhu et al., Congestion Control for
 Large-Scale RDMA Deployments, SIGCOMM 2015); we warn at a tenth of it."""
+DAMAGED = 1e-6
+"""Share of frames that arrive damaged from which a link is bad: IEEE 802.3 allows 6.2e-10 of short frames
+(118.2, of 400GBASE-R), which frames of 9000 bytes reach 140 times as often; ten times that, ours."""
+FEW_DAMAGED = 1000
+"""Damaged frames below which pulling a cable may have made them; ours."""
 ENOUGH = 1_000_000
 """Packets received from which a share says something (chosen by us, no external source)."""
 
@@ -40,7 +45,8 @@ class Interface:
 
     `index` is the order in which libraries find it; `physical` has a device behind it, `master` bundles it.
     `bond` is a master that spreads traffic over its legs. `carrier_changes` counts how often the link came or
-    went since the interface was made. `no_carrier`: switched on, without a link.
+    went since the interface was made. `no_carrier`: switched on, without a link. `received` counts
+    packets and `damaged` those with an error, where a paste shows them.
     """
 
     name: str
@@ -55,6 +61,8 @@ class Interface:
     carrier_changes: int | None = None
     no_carrier: bool = False
     addresses: tuple[str, ...] = ()
+    received: int | None = None
+    damaged: int | None = None
 
     @property
     def loopback(self) -> bool:
@@ -140,6 +148,10 @@ _ANY_NETWORK = ("eth#", "eno#", "docker#", "virbr#", "veth#", "cni#", "dummy#")
 """Names that the kernel or programs count up, whatever network they are of."""
 
 
+_RAIL_NAME = re.compile(r"(?:ib|rdma|roce|rail)")
+"""Names that only rails have: a few of them are a part of them all, as where a paste was cut."""
+
+
 def rail_sets(net: Net) -> list[list[Interface]]:
     """Interfaces whose names differ in numbers alone, as many as a node has rails: they should be alike.
 
@@ -150,7 +162,11 @@ def rail_sets(net: Net) -> list[list[Interface]]:
     return [
         family
         for name, family in families.items()
-        if len(family) in (_RAILS[1:] if "f#" in name else _RAILS) and name not in _ANY_NETWORK
+        if name not in _ANY_NETWORK
+        and (
+            len(family) in (_RAILS[1:] if "f#" in name else _RAILS)
+            or (len(family) > _RAILS[0] and _RAIL_NAME.match(name))
+        )
     ]
 
 
@@ -187,6 +203,8 @@ def _read_interface(name: str, entry: Mapping[str, Any]) -> Interface:
         whole_number(_text_or_none(entry.get("carrier_changes"))),
         bool(flags & _UP) and carrier == "0",
         texts(entry, "addresses"),
+        whole_number(_text_or_none(entry.get("rx_packets"))),
+        whole_number(_text_or_none(entry.get("rx_errors"))),
     )
 
 
@@ -213,6 +231,13 @@ def loss_share(discards: int | None, packets: int | None) -> float | None:
     if discards is None or packets is None or packets < ENOUGH:
         return None
     return discards / (discards + packets)
+
+
+def is_damaging(damaged: int | None, received: int | None) -> bool:
+    """Whether a link damages more frames than one that is well."""
+    if damaged is None or received is None or damaged < FEW_DAMAGED or received < ENOUGH:
+        return False
+    return damaged >= (received + damaged) * DAMAGED
 
 
 @fact(NAME)

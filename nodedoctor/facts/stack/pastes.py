@@ -62,7 +62,7 @@ def collect_env(observation: Observation) -> Pasted | None:
     paste = Pasted(
         source=observation.probe,
         packages=tuple(_distinct_packages(_listed_packages(lines))),
-        torch=_torch_values(values),
+        torch=_torch_values(values) or _cpu_build(lines),
         python=_first_number(values.get("Python version", "")),
         machine="aarch64" if "aarch64" in values.get("Python platform", "") else "x86_64",
         toolkit=_first_number(values.get("CUDA runtime version", "")),
@@ -152,6 +152,13 @@ def _torch_values(values: Mapping[str, str]) -> dict[str, str] | None:
         if label in values:
             torch[key] = "" if values[label] in _NOTHING else values[label]
     return torch
+
+
+def _cpu_build(lines: list[str]) -> dict[str, str] | None:
+    """The torch whose wheel was built for CPUs alone, as its local version says; None for any other."""
+    packages = _listed_packages(lines)
+    builds = [package.version for package in packages if package.name == "torch"]
+    return {"version": builds[0], "cuda": ""} if builds and builds[0].endswith("+cpu") else None
 
 
 def _listed_packages(lines: list[str]) -> Iterator[Package]:

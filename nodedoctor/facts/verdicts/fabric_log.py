@@ -32,6 +32,8 @@ _ADDRESS = regex(r"\b(?:[\da-f]{4,8}:)?[\da-f]{2}:[\da-f]{2}\.\d\b", re.IGNORECA
 _PORT = regex(r"\bport (\d{1,3})\b")
 _EXIT = "failed! Exit code"
 """What its start script says last, after the reason."""
+NO_SWITCH = f"{_SERVICE}/switches"
+"""What a fabric manager that found no NVSwitch is about."""
 _NO_SWITCH = "NV_WARN_NOTHING_TO_DO"
 """What the driver answers where there is no NVSwitch: the service is not needed then."""
 _FAILED = regex(
@@ -74,7 +76,12 @@ def verdicts(output: str) -> Iterator[Verdict]:
     for (result, subject, summary), lines in list(counts.items())[:_MOST]:
         times = f", {count_with_noun(len(lines), 'time')}" if len(lines) > 1 else ""
         yield _verdict(result, f"{summary}{times}", subject, lines[0])
-    if failure and not any(subject == OTHER_VERSION for _, subject, _ in counts):
+    if failure and any(subject == NO_SWITCH for _, subject, _ in counts):
+        words = (
+            "its service does not run: the driver shows no NVSwitch, which it needs only on boards with some"
+        )
+        yield _verdict("warn", words, NO_SWITCH, failure)
+    elif failure and not any(subject == OTHER_VERSION for _, subject, _ in counts):
         yield _verdict("fail", f"its service does not run: {failure}", _SERVICE, failure)
     elif success and not any(result in ("fail", "warn") for result, _, _ in counts):
         yield _verdict("pass", success, quote=success)
@@ -85,7 +92,7 @@ def verdicts(output: str) -> Iterator[Verdict]:
 def _classify_line(level: str, words: str) -> tuple[Result, str, str] | None:
     """The result, the subject and the words of a line that is an error; None for any other."""
     if _NO_SWITCH in words:
-        return "note", _SERVICE, "it found no NVSwitch: not needed on boards without any"
+        return "note", NO_SWITCH, "it found no NVSwitch: not needed on boards without any"
     if match := _OTHER_VERSION.search(words):
         summary = f"version {match['own']} does not match the driver's {match['driver']}: it does not run"
         return "fail", OTHER_VERSION, summary

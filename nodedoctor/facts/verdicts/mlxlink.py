@@ -92,14 +92,14 @@ def _port_verdict(subject: str, fields: Mapping[str, str], block: str) -> Verdic
     result, quality = _port_result(state, advice), _link_quality(fields)
     if quality:
         words += f"; {comma_list(quality)}"
-        result = "warn" if result in ("pass", "note") else result
+        result = "warn" if result in ("pass", "note", "unknown") else result
     quote = in_json(advice or state, block) if block.startswith("{") else _quoted_line(block, advice or state)
     return make_verdict(PROBE, PROBE, result, words, subject, quote)
 
 
 def _port_result(state: str, advice: str) -> Result:
     if not advice or advice.startswith(_FINE):
-        return "pass" if state == "Active" else "warn"
+        return "pass" if state == "Active" else "warn" if state else "unknown"
     if _INTENDED.search(advice):
         return "note"
     return "fail" if state and state != "Active" and "unplugged" not in advice.lower() else "warn"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pastes import CHRONYC, DMON, EDAC, IPMITOOL, NUMACTL
+from pastes import CHRONYC, DMON, DOCKER_INSPECT, EDAC, GPU_BURN, IPMITOOL, NUMACTL
 
 from nodedoctor.facts.verdicts.verdicts import OtherTools
 from nodedoctor.intake.outputs import NodeOutput, snapshot_of
@@ -23,7 +23,14 @@ def statements(probe: str, text: str) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(
     ("probe", "text"),
-    [("ipmitool", IPMITOOL), ("numactl", NUMACTL), ("chronyc-sources", CHRONYC), ("edac", EDAC)],
+    [
+        ("gpu-burn", GPU_BURN),
+        ("docker-inspect", DOCKER_INSPECT),
+        ("ipmitool", IPMITOOL),
+        ("numactl", NUMACTL),
+        ("chronyc-sources", CHRONYC),
+        ("edac", EDAC),
+    ],
 )
 def test_a_healthy_host_has_nothing_worse_than_a_note(probe: str, text: str):
     assert {result for result, _, _ in statements(probe, text)} <= {"pass", "note"}
@@ -166,3 +173,86 @@ def test_a_priority_that_loses_packets(lost: int, sick: bool, pauses: int):
         (verdict,) = tools.verdicts
         assert (verdict.result, verdict.subject) == (("warn", "priority:5") if sick else ("note", ""))
         assert ("PFC" in verdict.words) is (sick and pauses == 0)
+
+
+ETHTOOL = (
+    "     rx_packets_phy: 90000000000\n     rx_crc_errors_phy: {crc}\n     rx_symbol_err_phy: {symbol}\n"
+    "     rx_discards_phy: {lost}\n     tx_errors_phy: 0\n     link_down_events_phy: {downs}\n"
+)
+WELL = {"crc": 0, "symbol": 0, "lost": 0, "downs": 2}
+
+
+@pytest.mark.parametrize(
+    ("counts", "results"),
+    [
+        ({}, {}),
+        ({"downs": 19}, {}),
+        ({"crc": 4}, {"unknown": "whether they still grow"}),
+        ({"lost": 70_000}, {"unknown": "no buffers"}),
+        ({"crc": 900_000}, {"warn": "wrong checksum"}),
+        ({"symbol": 120_000_000}, {"warn": "physical coding"}),
+        ({"downs": 300}, {"warn": "went down 300 times"}),
+        ({"lost": 900_000_000}, {"warn": "0.99%"}),
+        ({"lost": 900_000_000, "crc": 2}, {"warn": "0.99%", "unknown": "2 packets dropped"}),
+    ],
+)
+@pytest.mark.parametrize("heading", ["", "NIC statistics:\n"])
+def test_errors_of_a_port_are_judged_by_their_share(
+    counts: dict[str, int], results: dict[str, str], heading: str
+):
+    """What is not 0 may be old: only a share that no sound link has is certain from one look."""
+    (piece,) = split(heading + ETHTOOL.format(**WELL | counts)).pieces
+    tools = OtherTools.parse(Observation("priority-counters", text=piece.text, rc=0))
+    assert isinstance(tools, OtherTools)
+    shown = {item.result: item for item in tools.verdicts if "by priority" not in item.words}
+    assert shown.keys() == results.keys()
+    for result, words in results.items():
+        assert words in shown[result].words and shown[result].quote in piece.text
+
+
+def test_ports_are_judged_one_by_one():
+    text = "".join(f"NIC statistics:\n{ETHTOOL.format(**WELL | {'crc': crc})}" for crc in (0, 900_000, 0))
+    tools = OtherTools.parse(Observation("priority-counters", text=text, rc=0))
+    assert isinstance(tools, OtherTools)
+    assert [item.words[:12] for item in tools.verdicts if item.result == "warn"] == ["interface 2,"]
+
+
+@pytest.mark.parametrize("sick", [None, 0, 1])
+@pytest.mark.parametrize("part", ["whole", "end", "progress"])
+def test_a_gpu_that_computes_wrongly_in_gpu_burn_fails(sick: int | None, part: str):
+    text = GPU_BURN
+    if sick is not None:
+        errors = " - ".join("77 (WARNING!)" if gpu == sick else "0" for gpu in range(2))
+        text = text.replace("errors: 0 - 0   temps: 66", f"errors: {errors}   temps: 66")
+        text = text.replace(f"GPU {sick}: OK", f"GPU {sick}: FAULTY")
+    end = text.index("Tested")
+    shown = statements("gpu-burn", {"whole": text, "end": text[end:], "progress": text[:end]}[part])
+    well = ("unknown", "") if part == "progress" else ("pass", "")
+    assert [row[:2] for row in shown] == [well if sick is None else ("fail", f"gpu:{sick}")]
+
+
+@pytest.mark.parametrize(
+    ("ipc", "mib", "count", "ids", "result"),
+    [
+        ("private", 64, -1, "null", "warn"),
+        ("", 64, 0, '["0", "1"]', "warn"),
+        ("shareable", 512, 8, "null", "warn"),
+        ("private", 64, 1, "null", "note"),
+        ("private", 64, 0, '["GPU-1"]', "note"),
+        ("host", 64, -1, "null", "pass"),
+        ("container:other", 64, -1, "null", "pass"),
+        ("private", 1024, -1, "null", "pass"),
+    ],
+)
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_container_with_several_gpus_needs_shared_memory(
+    ipc: str, mib: int, count: int, ids: str, result: str, compact: bool
+):
+    text = DOCKER_INSPECT.replace('"private"', f'"{ipc}"').replace("17179869184", str(mib << 20))
+    text = text.replace('"Count": -1', f'"Count": {count}').replace(
+        '"DeviceIDs": null', f'"DeviceIDs": {ids}'
+    )
+    text = "".join(line.strip() for line in text.splitlines()) + "\n" if compact else text
+    assert [row[:2] for row in statements("docker-inspect", text)] == [(result, "container:trainer")]
+    cut = text[: text.index('"ShmSize"')] + "\n"
+    assert [row[0] for row in statements("docker-inspect", cut)] == ["unknown"]
