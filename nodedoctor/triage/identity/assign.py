@@ -12,9 +12,10 @@ from functools import cache
 from typing import Any
 
 from nodedoctor.debug import Log
+from nodedoctor.grouping import group_pairs
 from nodedoctor.triage.identity.file_trees import ranks_in_trees
 from nodedoctor.triage.identity.hosts import hosts_of, ranks_from_hosts
-from nodedoctor.triage.identity.labels import Sources, is_rank
+from nodedoctor.triage.identity.labels import Sources, SourceStats, is_rank
 from nodedoctor.triage.identity.paths import has_one_file_tree, identities_from_paths
 from nodedoctor.triage.identity.processes import (
     AgentTable,
@@ -28,7 +29,14 @@ from nodedoctor.triage.identity.processes import (
     rank_group_members,
     rank_started_processes,
 )
-from nodedoctor.triage.identity.rank_hosts import LISTS_OF_TASKS, locate_ranks, with_host
+from nodedoctor.triage.identity.rank_hosts import (
+    LISTS_OF_TASKS,
+    find_collectors,
+    locate_ranks,
+    states_host,
+    with_host,
+    without_recorder,
+)
 from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import (
@@ -53,11 +61,16 @@ _log = Log(__name__)
 
 def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Event[Any]]:
     """The events with the ranks that labels, files and hosts prove, without labels."""
+    collectors = find_collectors(events)
+    events = [replace(event, who=without_recorder(event.who, collectors)) for event in events]
+    sources = {source: stats.without_hosts(collectors) for source, stats in sources.items()}
+    events = [_without_others_host(event, sources[event.place.source]) for event in events]
     events = _without_launcher_tasks(events, sources)
     world = world_size(events)
     owners = identities_from_paths(sources, world)
     reported = {event.who.host for event in events if event.who.host}
-    for source, host in hosts_of(sources, owners, reported).items():
+    stated = group_pairs((event.place.source, event.who.host) for event in events if states_host(event))
+    for source, host in hosts_of(sources, owners, reported, stated).items():
         owners[source] = replace(owners[source], host=host)
     by_host = ranks_from_hosts(sources, world, {e.who.host for e in events if isinstance(e.what, HostOom)})
     by_host |= {e.who.host: e.who.rank for e in events if e.what is Mark.RANK_OF_POD and e.who.host}
@@ -113,6 +126,13 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
             for event in events
         ]
     )
+
+
+def _without_others_host(event: Event[Any], stats: SourceStats) -> Event[Any]:
+    """A speaker's last lines, without a host whose lines in the log of a rank are none of the job's."""
+    who = event.who
+    is_unknown = event.kind is LastLines and not states_host(event) and who.host not in stats.own_hosts
+    return replace(event, who=replace(who, host=None)) if is_unknown else event
 
 
 def _separate_engines(events: list[Event[Any]]) -> list[Event[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -10,7 +10,14 @@ from typing import Any
 from nodedoctor.grouping import group_pairs
 from nodedoctor.triage.identity.world import short_host, world_size
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import DEFAULT_WORLD, Event, Identity
+from nodedoctor.triage.model import (
+    DEFAULT_WORLD,
+    LOCAL_RANK_LABEL,
+    RANK_LABEL,
+    TASK_LABEL,
+    Event,
+    Identity,
+)
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.machine import TasksPlaced
@@ -39,6 +46,36 @@ def with_host(who: Identity, hosts: Mapping[int, str]) -> Identity:
     """A rank of the job with its host, where nothing names one."""
     is_placed = who.rank in hosts and not who.host and who.world == DEFAULT_WORLD
     return replace(who, host=hosts[who.rank]) if is_placed and who.rank is not None else who
+
+
+def find_collectors(events: Iterable[Event[Any]]) -> set[str]:
+    """The names of containers and hosts that recorded what processes of other hosts printed.
+
+    `trainer-1  | ` of compose, and syslog's host, are where a line was written down: whoever printed it is
+    there, too, unless lines with the same name in front give a process another host.
+    """
+    recorded = [event for event in events if event.who.recorder is not None and states_host(event)]
+    return {
+        event.who.recorder or ""
+        for event in recorded
+        if short_host(event.who.host) != short_host(event.who.recorder)
+    }
+
+
+def without_recorder(who: Identity, collectors: Collection[str]) -> Identity:
+    """An identity without the name of its recorder, and without its host where that is a collector's."""
+    is_unknown = who.host == who.recorder and who.recorder in collectors
+    return replace(who, host=None if is_unknown else who.host, recorder=None)
+
+
+def states_host(event: Event[Any]) -> bool:
+    """True where a line names a process and its host."""
+    who = event.who
+    is_ranked = any(kind in (RANK_LABEL, LOCAL_RANK_LABEL, TASK_LABEL) for kind, _ in who.labels)
+    names_process = is_ranked or (who.rank, who.local_rank, who.pid) != (None, None, None)
+    lists_tasks = isinstance(event.what, LISTS_OF_TASKS) and event.what.tasks
+    is_own = event.what is not Mark.PEER_HOST and who.host not in (None, *_LOOPBACK)
+    return is_own and bool(names_process or lists_tasks)
 
 
 def _are_one(names: Iterable[str]) -> bool:
