@@ -91,7 +91,7 @@ class Identity:
     labels: tuple[tuple[str, int], ...] = ()
     """Numbers in front of the line that may be its rank, and what they are; `identity` decides, none stay."""
     recorder: str | None = None
-    """The host or container by whose record the line came; `identity` decides if it is the host, none stay."""
+    """The host or container that recorded the line; `identity` decides if it is the host, none stay."""
 
     @property
     def role(self) -> str:

@@ -32,6 +32,7 @@ from nodedoctor.triage.identity.processes import (
 from nodedoctor.triage.identity.rank_hosts import (
     LISTS_OF_TASKS,
     find_collectors,
+    locate_in_logs,
     locate_ranks,
     states_host,
     with_host,
@@ -62,8 +63,9 @@ _log = Log(__name__)
 def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Event[Any]]:
     """The events with the ranks that labels, files and hosts prove, without labels."""
     collectors = find_collectors(events)
-    events = [replace(event, who=without_recorder(event.who, collectors)) for event in events]
-    sources = {source: stats.without_hosts(collectors) for source, stats in sources.items()}
+    events = [_with_identity(event, without_recorder(event.who, collectors)) for event in events]
+    if collectors:
+        sources = {source: stats.without_hosts(collectors) for source, stats in sources.items()}
     events = [_without_others_host(event, sources[event.place.source]) for event in events]
     events = _without_launcher_tasks(events, sources)
     world = world_size(events)
@@ -131,8 +133,9 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
 def _without_others_host(event: Event[Any], stats: SourceStats) -> Event[Any]:
     """A speaker's last lines, without a host whose lines in the log of a rank are none of the job's."""
     who = event.who
-    is_unknown = event.kind is LastLines and not states_host(event) and who.host not in stats.own_hosts
-    return replace(event, who=replace(who, host=None)) if is_unknown else event
+    if event.kind is not LastLines or who.host is None or states_host(event) or who.host in stats.own_hosts:
+        return event
+    return replace(event, who=replace(who, host=None))
 
 
 def _separate_engines(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -180,11 +183,13 @@ def assign_by_events(
 
     ranked = [_with_identity(event, identify(event)) for event in events]
     ranked_last = [_with_identity(event, identify(event)) for event in last_lines]
-    hosts = locate_ranks([*ranked, *ranked_last])
-    return (
-        [_with_identity(event, with_host(event.who, hosts)) for event in ranked],
-        [_with_identity(event, with_host(event.who, hosts)) for event in ranked_last],
-    )
+    hosts, in_logs = locate_ranks([*ranked, *ranked_last]), locate_in_logs([*ranked, *ranked_last])
+
+    def place(event: Event[Any]) -> Event[Any]:
+        who = with_host(with_host(event.who, hosts), in_logs.get(event.place.source, {}))
+        return _with_identity(event, who)
+
+    return [place(event) for event in ranked], [place(event) for event in ranked_last]
 
 
 def _with_identity(event: Event[Any], who: Identity) -> Event[Any]:

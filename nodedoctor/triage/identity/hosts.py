@@ -89,7 +89,7 @@ def hosts_of(
     sources: Sources,
     owners: Mapping[str, Identity],
     reported: Iterable[str] = (),
-    stated: Mapping[str, Collection[str]] = MappingProxyType({}),
+    stated: Mapping[str, Collection[str | None]] = MappingProxyType({}),
 ) -> dict[str, str]:
     """The host of each source that is known to be of one.
 

@@ -170,14 +170,14 @@ class SourceStats:
         return {location.host for location in self.locations if location.host is not None}
 
     @property
-    def own_hosts(self) -> set[str | None]:
+    def own_hosts(self) -> set[str]:
         """The hosts in front of lines of the job: beside a process or a rank, or of most lines.
 
         Ray names the host of each process that is not on its driver's: so it is that of no other.
         """
         of_most = {host for host, lines in self.host_lines.items() if 2 * lines >= self.lines}
-        of_ranks = {location.host for location in self.locations if location.rank is not None}
-        return (of_most | of_ranks | self.process_hosts) - {None}
+        of_ranks = {place.host for place in self.locations if place.host and place.rank is not None}
+        return of_most | of_ranks | self.process_hosts
 
     @property
     def span(self) -> tuple[float, float] | None:

@@ -18,7 +18,7 @@ from nodedoctor.triage.model import (
     Event,
     Identity,
 )
-from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.exits import PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.machine import TasksPlaced
 
@@ -33,13 +33,23 @@ def locate_ranks(events: Sequence[Event[Any]]) -> dict[int, str]:
 
     Lines name them, and Slurm lists its tasks; launchers give one host ranks that follow each other.
     """
-    names_by_rank = group_pairs(_located(events))
+    names_by_rank = group_pairs((rank, host) for _, rank, host in _located(events))
     hosts = {rank: min(names, key=len) for rank, names in names_by_rank.items() if _are_one(names)}
     for rank, names in group_pairs(_located_tasks(events, hosts)).items():
         if rank not in names_by_rank and _are_one(names):
             hosts[rank] = names[0]
-    in_blocks = _in_blocks(events, hosts)
+    in_blocks = _of_launchers(events) | _in_blocks(events, hosts)
     return {rank: host for rank, host in in_blocks.items() if rank not in names_by_rank} | hosts
+
+
+def locate_in_logs(events: Sequence[Event[Any]]) -> dict[str, dict[int, str]]:
+    """The hosts that the lines of each log give its ranks; another log may be of another run of them."""
+    hosts: dict[str, dict[int, str]] = {}
+    pairs = (((source, rank), host) for source, rank, host in _located(events))
+    for (source, rank), names in group_pairs(pairs).items():
+        if _are_one(names):
+            hosts.setdefault(source, {})[rank] = min(names, key=len)
+    return hosts
 
 
 def with_host(who: Identity, hosts: Mapping[int, str]) -> Identity:
@@ -64,6 +74,8 @@ def find_collectors(events: Iterable[Event[Any]]) -> set[str]:
 
 def without_recorder(who: Identity, collectors: Collection[str]) -> Identity:
     """An identity without the name of its recorder, and without its host where that is a collector's."""
+    if who.recorder is None:
+        return who
     is_unknown = who.host == who.recorder and who.recorder in collectors
     return replace(who, host=None if is_unknown else who.host, recorder=None)
 
@@ -82,15 +94,15 @@ def _are_one(names: Iterable[str]) -> bool:
     return len(set(map(short_host, names))) == 1
 
 
-def _located(events: Sequence[Event[Any]]) -> Iterator[tuple[int, str]]:
-    """Ranks with the host that their line names; PEER_HOST names that of another one."""
+def _located(events: Sequence[Event[Any]]) -> Iterator[tuple[str, int, str]]:
+    """Logs and ranks with the host that a line names; PEER_HOST names that of another one."""
     worlds = {event.who.world for event in events if event.who.rank is not None}
     world = worlds.pop() if len(worlds) == 1 else DEFAULT_WORLD
     for event in events:
         who = event.who
         names_own = event.what is not Mark.PEER_HOST and who.world == world
         if who.rank is not None and who.host and names_own and who.host not in _LOOPBACK:
-            yield who.rank, who.host
+            yield event.place.source, who.rank, who.host
 
 
 def _located_tasks(events: Sequence[Event[Any]], hosts: Mapping[int, str]) -> list[tuple[int, str]]:
@@ -106,6 +118,32 @@ def _located_tasks(events: Sequence[Event[Any]], hosts: Mapping[int, str]) -> li
         within = numbers == set(range(expected))
     same_hosts = all(short_host(hosts.get(task, host)) == short_host(host) for task, host in tasks)
     return tasks if same_hosts and within and (several or len(numbers) == expected) else []
+
+
+def _of_launchers(events: Sequence[Event[Any]]) -> dict[int, str]:
+    """The ranks of a log's only torchelastic agent, where its list names its host and the first of them.
+
+    An agent sees all processes of its node, whose ranks follow each other: each fails, or it stops it.
+    """
+    seen: dict[str, set[int | None]] = {}
+    starts: dict[str, set[tuple[int, str | None]]] = {}
+    for event in events:
+        who, what = event.who, event.what
+        if (isinstance(what, PeersTerminated) and what.one_by_one) or (
+            isinstance(what, ProcessExit) and what.agent
+        ):
+            seen.setdefault(event.place.source, set()).add(who.pid)
+        if isinstance(what, ProcessExit) and what.agent == "entry" and who.rank is not None:
+            first = who.rank - (who.local_rank if who.local_rank is not None else who.rank)
+            starts.setdefault(event.place.source, set()).add((first, who.host))
+    return {
+        rank: host
+        for source, places in starts.items()
+        if len(places) == 1 and (size := len(seen[source] - {None})) in _BLOCKS
+        for first, host in places
+        if host and first % size == 0
+        for rank in range(first, first + size)
+    }
 
 
 def _in_blocks(events: Sequence[Event[Any]], hosts: Mapping[int, str]) -> dict[int, str]:

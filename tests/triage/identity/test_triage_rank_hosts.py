@@ -172,9 +172,40 @@ def test_a_pod_stands_for_its_node_where_nothing_names_that(tmp_path: Path) -> N
     assert places(tmp_path, "".join(RECORDED["kubectl"] + line for line in lines)) == [(3, "trainer-1")]
 
 
-@pytest.mark.parametrize("words", ["Epoch 0:  12%|#2        | 12/100", "Training loss: 2.31", "step lr: 1e-4"])
+@pytest.mark.parametrize("words", ["Epoch 0:  12%|#2     | 12/100", "Training loss: 2.31", "step lr: 1e-4"])
 def test_a_word_behind_a_time_is_no_host(tmp_path: Path, words: str) -> None:
     for time in ("2026-11-21T03:11:15.012345678Z ", "Nov 21 03:11:15 "):
         text = steps(1, 9) + words + "\n" + raised(1, "ValueError: boom")
         lines = [time + line for line in text.splitlines(keepends=True)]
         assert places(tmp_path, "".join(lines)) == [(1, None)]
+
+
+STOPPED = (
+    "W1121 10:30:00.000000 3999 torch/distributed/elastic/multiprocessing/api.py:908] Sending process {pid}"
+    " closing signal SIGTERM\n"
+)
+
+
+@pytest.mark.parametrize(("stopped", "host"), [(range(4001, 4008), "node-1"), (range(4001, 4003), None)])
+def test_the_host_of_an_agent_is_that_of_all_ranks_it_started(
+    tmp_path: Path, stopped: range, host: str | None
+) -> None:
+    text = steps(1, 9) + "".join(caught(rank) for rank in range(8) if rank != 5)
+    text += "".join(STOPPED.format(pid=pid) for pid in stopped) + elastic([(0, -6)], 0)
+    assert places(tmp_path, text) == [(5, host)]
+
+
+@pytest.mark.parametrize("form", ["rank {}/16 on {}", "Rank {} of 16, on host {}", "rank={}/16 on node {}"])
+def test_a_program_that_says_where_it_is_is_there(tmp_path: Path, form: str) -> None:
+    heads = "".join(f"{form.format(rank, f'm-{rank // 8:02}')} local_rank={rank % 8}\n" for rank in range(16))
+    assert places(tmp_path, heads + steps(1, 9) + BOOM) == [(11, "m-01")]
+
+
+@pytest.mark.parametrize("words", ["cuda:3", "gpu3", "GPU 3", "device", "port 29500", "step-3"])
+def test_what_a_rank_is_on_is_no_host(tmp_path: Path, words: str) -> None:
+    assert places(tmp_path, f"rank 11/16 on {words} ready\n" + steps(1, 9) + BOOM) == [(11, None)]
+
+
+def test_a_rank_is_where_its_own_log_says(tmp_path: Path) -> None:
+    logs = [f"rank 5/8 on cn4{task} local_rank=5\n" + steps(1, 9) for task in range(3)]
+    assert places(tmp_path, *logs[:2], logs[2] + raised(5, "ValueError: boom")) == [(5, "cn42")]

@@ -30,8 +30,8 @@ _RFC5424 = re.compile(
     r"(?:<\d{1,3}>)?1 (\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:?\d\d) (\S+)"
     r" \S+ \S+ \S+ (?:-|(?:\[[^\]]*\])+) ?(?:\ufeff)?"
 )
-_DAEMONS = r"kernel|systemd(?:-\w+)?|slurm\w*|containerd|dockerd|kubelet|nvidia-\w+|nv-\w+|dcgm\w*|opensm|mcelog|rasdaemon"
-"""What writes to syslog without its number; of other words in front of a colon it is no sign: `Epoch 0: 12%`."""
+_DAEMONS = r"kernel|systemd(?:-\w+)?|slurm\w*|kubelet|nvidia-\w+|nv-\w+|dcgm\w*|opensm|mcelog|rasdaemon"
+"""Programs of a node in front of a colon: of other words there `Epoch 0: 12%` shows that they are none."""
 _UPTIME = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ?")
 _SYSLOG = re.compile(
     r"(?:([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?"
