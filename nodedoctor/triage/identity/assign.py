@@ -6,7 +6,7 @@ A number that is not proven names no rank: no culprit is better than a wrong one
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -15,7 +15,7 @@ from nodedoctor.debug import Log
 from nodedoctor.grouping import group_pairs
 from nodedoctor.triage.identity.file_trees import ranks_in_trees
 from nodedoctor.triage.identity.hosts import hosts_of, ranks_from_hosts
-from nodedoctor.triage.identity.labels import Sources, SourceStats, is_rank
+from nodedoctor.triage.identity.labels import Sources, is_rank
 from nodedoctor.triage.identity.paths import has_one_file_tree, identities_from_paths
 from nodedoctor.triage.identity.processes import (
     AgentTable,
@@ -66,7 +66,8 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     events = [_with_identity(event, without_recorder(event.who, collectors)) for event in events]
     if collectors:
         sources = {source: stats.without_hosts(collectors) for source, stats in sources.items()}
-    events = [_without_others_host(event, sources[event.place.source]) for event in events]
+    own_hosts = {source: stats.own_hosts for source, stats in sources.items()}
+    events = [_without_foreign_host(event, own_hosts[event.place.source]) for event in events]
     events = _without_launcher_tasks(events, sources)
     world = world_size(events)
     owners = identities_from_paths(sources, world)
@@ -130,10 +131,10 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     )
 
 
-def _without_others_host(event: Event[Any], stats: SourceStats) -> Event[Any]:
-    """A speaker's last lines, without a host whose lines in the log of a rank are none of the job's."""
+def _without_foreign_host(event: Event[Any], own_hosts: Collection[str]) -> Event[Any]:
+    """A speaker's last lines, without a host in front of them that is none of its log's."""
     who = event.who
-    if event.kind is not LastLines or who.host is None or states_host(event) or who.host in stats.own_hosts:
+    if event.kind is not LastLines or who.host is None or states_host(event) or who.host in own_hosts:
         return event
     return replace(event, who=replace(who, host=None))
 

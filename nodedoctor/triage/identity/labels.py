@@ -97,7 +97,7 @@ class SourceStats:
     host_lines: Counter[str] = field(default_factory=Counter)
     """The lines of each host."""
     process_hosts: set[str] = field(default_factory=set)
-    """The hosts on whose lines the number of a process stands, too."""
+    """The hosts in front of lines that have the number of a process, too."""
     first: float | None = None
     last: float | None = None
     lines: int = 0
@@ -127,7 +127,7 @@ class SourceStats:
                 self.process_hosts.add(who.host)
 
     def without_hosts(self, names: Collection[str]) -> SourceStats:
-        """The same, of lines in front of which none of these names stood."""
+        """The same, of lines without these names in front."""
         return replace(
             self,
             locations={

@@ -61,8 +61,8 @@ def with_host(who: Identity, hosts: Mapping[int, str]) -> Identity:
 def find_collectors(events: Iterable[Event[Any]]) -> set[str]:
     """The names of containers and hosts that recorded what processes of other hosts printed.
 
-    `trainer-1  | ` of compose, and syslog's host, are where a line was written down: whoever printed it is
-    there, too, unless lines with the same name in front give a process another host.
+    `trainer-1  | ` of compose, and syslog's host, are where a line was recorded: the process that printed it
+    is there, too, unless lines with the same name in front give a process another host.
     """
     recorded = [event for event in events if event.who.recorder is not None and states_host(event)]
     return {
@@ -125,21 +125,21 @@ def _of_launchers(events: Sequence[Event[Any]]) -> dict[int, str]:
 
     An agent sees all processes of its node, whose ranks follow each other: each fails, or it stops it.
     """
-    seen: dict[str, set[int | None]] = {}
+    pids: dict[str, set[int | None]] = {}
     starts: dict[str, set[tuple[int, str | None]]] = {}
     for event in events:
         who, what = event.who, event.what
         if (isinstance(what, PeersTerminated) and what.one_by_one) or (
             isinstance(what, ProcessExit) and what.agent
         ):
-            seen.setdefault(event.place.source, set()).add(who.pid)
+            pids.setdefault(event.place.source, set()).add(who.pid)
         if isinstance(what, ProcessExit) and what.agent == "entry" and who.rank is not None:
             first = who.rank - (who.local_rank if who.local_rank is not None else who.rank)
             starts.setdefault(event.place.source, set()).add((first, who.host))
     return {
         rank: host
         for source, places in starts.items()
-        if len(places) == 1 and (size := len(seen[source] - {None})) in _BLOCKS
+        if len(places) == 1 and (size := len(pids[source] - {None})) in _BLOCKS
         for first, host in places
         if host and first % size == 0
         for rank in range(first, first + size)
