@@ -90,6 +90,8 @@ class Identity:
     world: str = DEFAULT_WORLD
     labels: tuple[tuple[str, int], ...] = ()
     """Numbers in front of the line that may be its rank, and what they are; `identity` decides, none stay."""
+    recorder: str | None = None
+    """The host or container that recorded the line; `identity` decides if it is the host, none stay."""
 
     @property
     def role(self) -> str:
@@ -118,7 +120,7 @@ LOCAL_RANK_LABEL = "seated"
 NOBODY = Identity()
 """The identity of a line that names no process."""
 
-_IDENTITY = ("rank", "group_rank", "local_rank", "host", "pid", "gpu")
+_IDENTITY = ("rank", "group_rank", "local_rank", "host", "pid", "gpu", "recorder")
 
 
 COMPILED = re.compile(r"\.(?:c|cc|cpp|cu|h|hpp):\d+$")

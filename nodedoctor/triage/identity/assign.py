@@ -6,12 +6,13 @@ A number that is not proven names no rank: no culprit is better than a wrong one
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from nodedoctor.debug import Log
+from nodedoctor.grouping import group_pairs
 from nodedoctor.triage.identity.file_trees import ranks_in_trees
 from nodedoctor.triage.identity.hosts import hosts_of, ranks_from_hosts
 from nodedoctor.triage.identity.labels import Sources, is_rank
@@ -28,7 +29,15 @@ from nodedoctor.triage.identity.processes import (
     rank_group_members,
     rank_started_processes,
 )
-from nodedoctor.triage.identity.rank_hosts import LISTS_OF_TASKS, locate_ranks, with_host
+from nodedoctor.triage.identity.rank_hosts import (
+    LISTS_OF_TASKS,
+    find_collectors,
+    locate_in_logs,
+    locate_ranks,
+    states_host,
+    with_host,
+    without_recorder,
+)
 from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import (
@@ -53,11 +62,18 @@ _log = Log(__name__)
 
 def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Event[Any]]:
     """The events with the ranks that labels, files and hosts prove, without labels."""
+    collectors = find_collectors(events)
+    events = [_with_identity(event, without_recorder(event.who, collectors)) for event in events]
+    if collectors:
+        sources = {source: stats.without_hosts(collectors) for source, stats in sources.items()}
+    own_hosts = {source: stats.own_hosts for source, stats in sources.items()}
+    events = [_without_foreign_host(event, own_hosts[event.place.source]) for event in events]
     events = _without_launcher_tasks(events, sources)
     world = world_size(events)
     owners = identities_from_paths(sources, world)
     reported = {event.who.host for event in events if event.who.host}
-    for source, host in hosts_of(sources, owners, reported).items():
+    stated = group_pairs((event.place.source, event.who.host) for event in events if states_host(event))
+    for source, host in hosts_of(sources, owners, reported, stated).items():
         owners[source] = replace(owners[source], host=host)
     by_host = ranks_from_hosts(sources, world, {e.who.host for e in events if isinstance(e.what, HostOom)})
     by_host |= {e.who.host: e.who.rank for e in events if e.what is Mark.RANK_OF_POD and e.who.host}
@@ -115,6 +131,14 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     )
 
 
+def _without_foreign_host(event: Event[Any], own_hosts: Collection[str]) -> Event[Any]:
+    """A speaker's last lines, without a host in front of them that is none of its log's."""
+    who = event.who
+    if event.kind is not LastLines or who.host is None or states_host(event) or who.host in own_hosts:
+        return event
+    return replace(event, who=replace(who, host=None))
+
+
 def _separate_engines(events: list[Event[Any]]) -> list[Event[Any]]:
     """The events, workers of an inference engine without ranks where other programs have some."""
     alone = all(event.who.rank is None or event.who.world == ENGINE_WORLD for event in events)
@@ -160,11 +184,13 @@ def assign_by_events(
 
     ranked = [_with_identity(event, identify(event)) for event in events]
     ranked_last = [_with_identity(event, identify(event)) for event in last_lines]
-    hosts = locate_ranks([*ranked, *ranked_last])
-    return (
-        [_with_identity(event, with_host(event.who, hosts)) for event in ranked],
-        [_with_identity(event, with_host(event.who, hosts)) for event in ranked_last],
-    )
+    hosts, in_logs = locate_ranks([*ranked, *ranked_last]), locate_in_logs([*ranked, *ranked_last])
+
+    def place(event: Event[Any]) -> Event[Any]:
+        who = with_host(with_host(event.who, hosts), in_logs.get(event.place.source, {}))
+        return _with_identity(event, who)
+
+    return [place(event) for event in ranked], [place(event) for event in ranked_last]
 
 
 def _with_identity(event: Event[Any], who: Identity) -> Event[Any]:

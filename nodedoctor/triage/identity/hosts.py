@@ -11,7 +11,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from nodedoctor.patterns import mask_digits
 from nodedoctor.triage.identity.labels import Sources, is_permutation
@@ -85,9 +86,15 @@ def _replica_ranks(hosts: Sequence[str]) -> list[dict[str, int]]:
 
 
 def hosts_of(
-    sources: Sources, owners: Mapping[str, Identity], reported: Iterable[str] = ()
+    sources: Sources,
+    owners: Mapping[str, Identity],
+    reported: Iterable[str] = (),
+    stated: Mapping[str, Collection[str | None]] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """The host of each source that is known to be of one; `reported` are hosts that lines tell of."""
+    """The host of each source that is known to be of one.
+
+    `reported` are hosts that lines tell of, `stated` those that the lines of a source give its ranks.
+    """
     ranks = {source: stats.ranks for source, stats in sources.items()}
     for source, who in owners.items():
         if who.rank is not None:
@@ -102,8 +109,12 @@ def hosts_of(
     for source, names in line_hosts.items():
         file_words = {_NODE_LOG.sub("", name.partition(".")[0]) for name in own_name(source).split("/")}
         named_hosts = file_words & (set(map(short_host, names)) if names else set(spoken_hosts))
-        if len(names) == 1 and (len(ranks[source]) == 1 or named_hosts):
+        own = sources[source].own_hosts
+        disputed = set(map(short_host, stated.get(source, ()))) - set(map(short_host, own))
+        if len(names) == 1 and named_hosts:
             hosts[source] = next(iter(names))
+        elif len(own) == len(ranks[source]) == 1 and not disputed:
+            hosts[source] = next(iter(own))
         elif not names and source not in hosts and len(named_hosts) == 1:
             hosts[source] = spoken_hosts[named_hosts.pop()]
         elif not names and source not in hosts and (node := _node_of_report(source)):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 
-from nodedoctor.triage.identity.world import RankLocation
+from nodedoctor.triage.identity.world import RankLocation, is_address
 from nodedoctor.triage.model import (
     BESIDE_LABEL,
     DEFAULT_WORLD,
@@ -20,6 +20,7 @@ from nodedoctor.triage.model import (
     RANK_LABEL,
     SHORT_LABEL,
     TASK_LABEL,
+    Identity,
     Line,
 )
 
@@ -93,6 +94,10 @@ class SourceStats:
     together: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
     """The labels of lines that have several."""
     locations: set[RankLocation] = field(default_factory=set)
+    host_lines: Counter[str] = field(default_factory=Counter)
+    """The lines of each host."""
+    process_hosts: set[str] = field(default_factory=set)
+    """The hosts in front of lines that have the number of a process, too."""
     first: float | None = None
     last: float | None = None
     lines: int = 0
@@ -116,6 +121,23 @@ class SourceStats:
         location = RankLocation(rank, who.local_rank, who.host)
         if location != NO_LOCATION and len(self.locations) < LOCATIONS_AT_MOST:
             self.locations.add(location)
+        if who.host is not None and not _is_of_ray(who) and len(self.host_lines) < KINDS_AT_MOST:
+            self.host_lines[who.host] += 1
+            if who.pid is not None:
+                self.process_hosts.add(who.host)
+
+    def without_hosts(self, names: Collection[str]) -> SourceStats:
+        """The same, of lines without these names in front."""
+        return replace(
+            self,
+            locations={
+                location._replace(host=None) if location.host in names else location
+                for location in self.locations
+            }
+            - {NO_LOCATION},
+            host_lines=Counter({host: n for host, n in self.host_lines.items() if host not in names}),
+            process_hosts=self.process_hosts - set(names),
+        )
 
     def tells_apart(self, kind: str) -> bool:
         """Whether a number without a name tells all others beside it.
@@ -148,6 +170,16 @@ class SourceStats:
         return {location.host for location in self.locations if location.host is not None}
 
     @property
+    def own_hosts(self) -> set[str]:
+        """The hosts in front of lines of the job: beside a process or a rank, or of most lines.
+
+        Ray names the host of each process that is not on its driver's: so it is that of no other.
+        """
+        of_most = {host for host, lines in self.host_lines.items() if 2 * lines >= self.lines}
+        of_ranks = {place.host for place in self.locations if place.host and place.rank is not None}
+        return of_most | of_ranks | self.process_hosts
+
+    @property
     def span(self) -> tuple[float, float] | None:
         """The times of its first and last line; None when few have one."""
         if self.first is None or self.last is None or not self.is_timed:
@@ -158,6 +190,11 @@ class SourceStats:
     def is_timed(self) -> bool:
         """True where so many lines have a time that it is when the log was written."""
         return self.timed >= TIMED or 2 * self.timed >= self.lines
+
+
+def _is_of_ray(who: Identity) -> bool:
+    """True where a host is one that Ray puts behind the number of its process."""
+    return who.world != DEFAULT_WORLD or (who.pid is not None and is_address(who.host or ""))
 
 
 def _is_learned(kind: str) -> bool:

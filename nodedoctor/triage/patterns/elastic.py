@@ -58,5 +58,6 @@ def _list_identity(line: Line, row: dict[str, str]) -> Identity:
         rank=int(rank[1]) if rank else line.who.rank,
         local_rank=int(rank[2]) if rank and rank[2] else None,
         host=row.get("host") or line.who.host,
+        recorder=line.who.recorder,
         pid=whole_number(pid[1], LARGEST_PID) if pid else None,
     )

@@ -76,7 +76,8 @@ class PodDescriptions:
         pod = self._pod
         if pod.is_completed or (pod.is_last_state and pod.state in ("Running", "Terminated")):
             event = replace(event, manner="handled")
-        if not isinstance(event.what, HostOom) or event.what.said_by != "Kubernetes" or event.who.host:
+        has_host = event.who.host not in (None, event.who.recorder)
+        if not isinstance(event.what, HostOom) or event.what.said_by != "Kubernetes" or has_host:
             return event
         row = _ROW.match(event.text)
         host = row["pod"] if row else pod.name

@@ -112,7 +112,7 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
         )
         speaker = Identity(world=line.who.world) if of_another else line.who
         if machine.is_of_node(what, line.text):
-            speaker = Identity(host=line.who.host)
+            speaker = Identity(host=line.who.host, recorder=line.who.recorder)
         if isinstance(what, ray.TaskFailed):
             what = replace(what, printer=line.who.pid)
         yield Event.at(line, what, who=identify_speaker(speaker, match), manner=how)

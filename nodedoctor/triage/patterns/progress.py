@@ -393,6 +393,12 @@ RANK_OF_PID
 _pids_of_ranks
     \b[Pp](?:id|ID)s?\b.{0,60}?\b
     (?:\d{2,7} ?(?:=|:|->) ?rank[ _]?\d|rank[ _]?\d{1,6} ?(?:=|:|->) ?\d{2,7}\b).*
+# programs that begin with where they are, beside the size of the job
+RANK_OF_PID
+    (?:(?<!ocal )(?<!ode )(?<!roup )(?:[Rr]ank|RANK)[ :=]{1,2}(?P<rank>\d{1,6})|^[Ww]orker \d{1,6})
+    (?:/|[ ]of[ ])\d{1,6},?[ ]on[ ](?:(?:host(?:name)?|node|machine)[ :=]{1,2})?
+    (?!(?i:gpu|cuda|device|rank|port|cpu|epoch|step)[ :_-]?\d+\b)
+    (?P<host>[A-Za-z](?=[\w.-]*\d)[\w.-]{0,62}\w)(?![\w-])
 # ray/train, of its worker group
 RANK_OF_PID
     \bip=(?P<host>[\w.:-]{1,64}), pid=(?P<pid>\d+)\) world_rank=(?P<rank>\d+), local_rank=(?P<local>\d+)\b

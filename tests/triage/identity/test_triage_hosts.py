@@ -89,10 +89,11 @@ def test_lines_that_name_another_host_refute_the_name():
 
 
 def test_the_host_that_the_lines_of_a_rank_name_is_that_of_its_other_lines():
-    sources, owners = heard({0: "a.log", 1: "b.log"})
+    sources, owners = heard({0: "a.log", 1: "b.log", 2: "c.log"})
     sources["a.log"].locations.add(RankLocation(rank=0, host="gpu-7"))
     sources["b.log"].locations |= {RankLocation(rank=1, host="gpu-7"), RankLocation(host="gpu-8")}
-    assert hosts_of(sources, owners) == {"a.log": "gpu-7"}
+    sources["c.log"].locations |= {RankLocation(rank=2), RankLocation(host="gpu-8")}
+    assert hosts_of(sources, owners) == {"a.log": "gpu-7", "b.log": "gpu-7"}
 
 
 IN_FRONT = ["n0{}", "nid00123{}", "gpu01{}", "host{}.cluster.local"]

@@ -117,3 +117,95 @@ def test_the_process_that_the_kernel_killed_has_the_rank_of_its_node_and_seat(
             text += SPAWNED.format(host=host, pid=7000 + 100 * node + local, local=local)
     kernel = "worker-2: [ 91.5] Out of memory: Killed process 7103 (python3) total-vm:91234kB\n"
     assert places(tmp_path, text + steps(1, 9) + kernel) == [(11, "worker-2")]
+
+
+STRAY = {
+    "Ray's prefix": "(prep pid=8120, ip=10.9.9.9) hello\n",
+    "Ray's prefix without a class": "(pid=8120, ip=10.9.9.9) hello\n",
+    "pdsh": "nfs-7: mounted /data\n",
+    "mpirun": "[other-host:0]: hello\n",
+    "syslog": "Nov 21 03:11:15 other-host sshd[811]: Accepted publickey for root\n",
+    "kernel": "Nov 21 03:11:15 other-host kernel: [8123.678901] EXT4-fs (sda1): mounted filesystem\n",
+    "syslog with a year": "2026-11-21T03:11:15Z other-host cron[811]: (root) CMD (true)\n",
+    "compose": "trainer-7  | hello\n",
+    "kubectl": "[pod/web-3/nginx] GET / 200\n",
+    "mount": "10.9.9.9:/export on /data type nfs4 (rw,relatime)\n",
+}
+STATED = {
+    "a launcher's list": (raised(3, "ValueError: boom") + elastic([(3, 1)], 3), (3, "node-1")),
+    "a scheduler's list": (raised(11, "ValueError: boom") + ENDS, (11, "n2")),
+    "NCCL": (named("n1", 11, 3) + raised(11, "ValueError: boom"), (11, "n1")),
+    "nothing": (raised(3, "ValueError: boom"), (3, None)),
+}
+
+
+@pytest.mark.parametrize("stray", STRAY.values(), ids=STRAY)
+@pytest.mark.parametrize(("text", "place"), STATED.values(), ids=STATED)
+def test_a_stray_line_of_another_host_moves_no_rank(
+    tmp_path: Path, text: str, place: tuple[int, str | None], stray: str
+) -> None:
+    lines = (steps(1, 9) + text).splitlines(keepends=True)
+    for at in (0, 4, 9, len(lines)):
+        assert places(tmp_path, "".join([*lines[:at], stray, *lines[at:]])) == [place]
+
+
+RECORDED = {
+    "compose": "trainer-1  | ",
+    "kubectl": "[pod/trainer-1/main] ",
+    "syslog": "Nov 21 03:11:15 submit01 train.sh[90211]: ",
+    "syslog with a year": "2026-11-21T03:11:15+00:00 submit01 train[12]: ",
+}
+
+
+@pytest.mark.parametrize("front", RECORDED.values(), ids=RECORDED)
+@pytest.mark.parametrize("form", [name for name, (_, place) in STATED.items() if place[1]])
+def test_who_wrote_a_log_down_is_nobodys_host_where_another_is_known(
+    tmp_path: Path, form: str, front: str
+) -> None:
+    text, place = STATED[form]
+    lines = (steps(1, 9) + text).splitlines(keepends=True)
+    assert places(tmp_path, "".join(front + line for line in lines)) == [place]
+
+
+def test_a_pod_stands_for_its_node_where_nothing_names_that(tmp_path: Path) -> None:
+    lines = (steps(1, 9) + raised(3, "ValueError: boom")).splitlines(keepends=True)
+    assert places(tmp_path, "".join(RECORDED["kubectl"] + line for line in lines)) == [(3, "trainer-1")]
+
+
+@pytest.mark.parametrize("words", ["Epoch 0:  12%|#2     | 12/100", "Training loss: 2.31", "step lr: 1e-4"])
+def test_a_word_behind_a_time_is_no_host(tmp_path: Path, words: str) -> None:
+    for time in ("2026-11-21T03:11:15.012345678Z ", "Nov 21 03:11:15 "):
+        text = steps(1, 9) + words + "\n" + raised(1, "ValueError: boom")
+        lines = [time + line for line in text.splitlines(keepends=True)]
+        assert places(tmp_path, "".join(lines)) == [(1, None)]
+
+
+STOPPED = (
+    "W1121 10:30:00.000000 3999 torch/distributed/elastic/multiprocessing/api.py:908] Sending process {pid}"
+    " closing signal SIGTERM\n"
+)
+
+
+@pytest.mark.parametrize(("stopped", "host"), [(range(4001, 4008), "node-1"), (range(4001, 4003), None)])
+def test_the_host_of_an_agent_is_that_of_all_ranks_it_started(
+    tmp_path: Path, stopped: range, host: str | None
+) -> None:
+    text = steps(1, 9) + "".join(caught(rank) for rank in range(8) if rank != 5)
+    text += "".join(STOPPED.format(pid=pid) for pid in stopped) + elastic([(0, -6)], 0)
+    assert places(tmp_path, text) == [(5, host)]
+
+
+@pytest.mark.parametrize("form", ["rank {}/16 on {}", "Rank {} of 16, on host {}", "rank={}/16 on node {}"])
+def test_a_program_that_says_where_it_is_is_there(tmp_path: Path, form: str) -> None:
+    heads = "".join(f"{form.format(rank, f'm-{rank // 8:02}')} local_rank={rank % 8}\n" for rank in range(16))
+    assert places(tmp_path, heads + steps(1, 9) + BOOM) == [(11, "m-01")]
+
+
+@pytest.mark.parametrize("words", ["cuda:3", "gpu3", "GPU 3", "device", "port 29500", "step-3"])
+def test_what_a_rank_is_on_is_no_host(tmp_path: Path, words: str) -> None:
+    assert places(tmp_path, f"rank 11/16 on {words} ready\n" + steps(1, 9) + BOOM) == [(11, None)]
+
+
+def test_a_rank_is_where_its_own_log_says(tmp_path: Path) -> None:
+    logs = [f"rank 5/8 on cn4{task} local_rank=5\n" + steps(1, 9) for task in range(3)]
+    assert places(tmp_path, *logs[:2], logs[2] + raised(5, "ValueError: boom")) == [(5, "cn42")]

@@ -86,6 +86,7 @@ def who_of(fields: Mapping[str, Any], outer_who: Identity) -> Identity:
         rank=rank,
         local_rank=whole_number(all_fields.get("local_rank"), LARGEST_WORLD - 1),
         host=host[:200] if host else None,
+        recorder=host[:200] if host else None,
         pid=pid if rank is not None else None,  # else it may be the launcher's, who speaks for all ranks
     )
     return own_who.fill_from(outer_who)

@@ -30,13 +30,16 @@ _RFC5424 = re.compile(
     r"(?:<\d{1,3}>)?1 (\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:?\d\d) (\S+)"
     r" \S+ \S+ \S+ (?:-|(?:\[[^\]]*\])+) ?(?:\ufeff)?"
 )
+_DAEMONS = r"kernel|systemd(?:-\w+)?|slurm\w*|kubelet|nvidia-\w+|nv-\w+|dcgm\w*|opensm|mcelog|rasdaemon"
+"""Programs of a node in front of a colon: of other words there `Epoch 0: 12%` shows that they are none."""
 _UPTIME = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ?")
 _SYSLOG = re.compile(
     r"(?:([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?"
     r"|(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)"
     r"(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:?\d\d)?) "
     r"(?!(?i:error|warn|warning|info|debug|note|notice|fatal|critical) )([A-Za-z0-9][\w.-]*) "
-    r"(?:(?=[\w./-]+: )|(?:rank[_-]?(\d{1,6})|[\w./@-]+)\[(\d{1,10})\]: ?)"
+    rf"(?:(?=(?:{_DAEMONS}): )"
+    r"|(?:rank[_-]?(\d{1,6})|[\w./@-]+)\[(\d{1,10})\]: ?)"
 )
 _PASSES_ON = re.compile(
     r"[ /](?:torchrun|deepspeed|accelerate|horovodrun|srun|slurm\w*|mpi(?:run|exec)\S*|prte\w*|orte\w*|ray\w*"
@@ -78,7 +81,10 @@ def _read_syslog(match: re.Match[str], prefix: PrefixInfo) -> None:
         prefix.time = year_seconds(MONTHS.index(match[1]) + 1, *match.group(2, 3, 4, 5, 6))
     elif match[7]:
         prefix.time = year_seconds(*match.group(8, 9, 10, 11, 12, 13))
-    prefix.add(host=match[14])
+    if match[16]:
+        prefix.add_recorder(match[14])
+    else:
+        prefix.add(host=match[14])
     if match[15]:
         prefix.add_rank(int(match[15]))
     if _PASSES_ON.search(match[0]) is None:
@@ -87,7 +93,7 @@ def _read_syslog(match: re.Match[str], prefix: PrefixInfo) -> None:
 
 def _read_rfc5424(match: re.Match[str], prefix: PrefixInfo) -> None:
     read_date(match, prefix)
-    prefix.add(host=match[8] if match[8] != "-" else None)
+    prefix.add_recorder(match[8] if match[8] != "-" else None)
 
 
 RFC5424: Reader = (_RFC5424, _read_rfc5424, "<1")

@@ -47,6 +47,10 @@ class PrefixInfo:
         else:
             self.add(local_rank=local)
 
+    def add_recorder(self, name: str | None) -> None:
+        """Add the host or container by whose record a line came: the host, where nothing names another."""
+        self.add(host=name, recorder=name)
+
     def add(self, **facts: object) -> None:
         """Add the facts that are not None."""
         self.who = with_identity(self.who, tuple([fact for fact in facts.items() if fact[1] is not None]))

@@ -144,7 +144,7 @@ def _read_ray_log(match: re.Match[str], prefix: PrefixInfo) -> None:
 
 
 def _read_pod(match: re.Match[str], prefix: PrefixInfo) -> None:
-    prefix.add(host=match[1] or match[2] or match[3])
+    prefix.add_recorder(match[1] or match[2] or match[3])
 
 
 def _read_sky(match: re.Match[str], prefix: PrefixInfo) -> None:
