@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from say import as_document, caught, culprits
+from say import as_document, caught, culprits, raised
 from schemas import assert_fits_schema
 
 from nodedoctor.triage.cli import main
@@ -140,3 +140,52 @@ def test_a_log_is_compared_with_those_of_its_folder(tmp_path: Path) -> None:
         ended = f"rank : {first} (local_rank: 0) exitcode : 1 (pid: 77)"
         (folder / "torchrun.log").write_text(stamped(12, f"{ended}\n{ended}\n", minute))
     assert len(examine_job([str(tmp_path)]).verdict.jobs) == 1
+
+
+STREAMS = {
+    "torchrun": "none_1/attempt_{run}/{rank}/std{stream}.log",
+    "several agents": "n{rank}/none_{rank}/attempt_{run}/{rank}/std{stream}.log",
+    "stems": "run{run}/rank{rank}.{stream}",
+    "folders": "run{run}/rank{rank}/std{stream}.txt",
+    "words": "run{run}/task{rank}_std{stream}.log",
+    "log and errors": "run{run}/rank{rank}.{log}",
+}
+"""Where runners put the output and the errors of a process."""
+
+
+@pytest.mark.parametrize("guilty", [0, 1])
+@pytest.mark.parametrize("before", [None, 0, 1])
+@pytest.mark.parametrize("form", STREAMS)
+def test_output_and_errors_of_a_process_are_one_log(
+    form: str, before: int | None, guilty: int, tmp_path: Path
+) -> None:
+    """The errors have no times, and the run before may have failed of something else."""
+    for run, failed in enumerate((before, guilty)):
+        for rank in (0, 1):
+            error = "ValueError: old" if run == 0 else "KeyError: 'new'"
+            steps = "".join(f"[rank{rank}]: step {n} loss: 2.{n}\n" for n in range(9))
+            trace = raised(rank, error) if rank == failed else f"[rank{rank}]: UserWarning: slow\n"
+            for stream, text in (("out", stamped(8 + 2 * run, "world_size=2\n" + steps)), ("err", trace)):
+                name = STREAMS[form].format(
+                    run=run, rank=rank, stream=stream, log="log" if stream == "out" else "err"
+                )
+                (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / name).write_text(text)
+    examined = examine_job([str(tmp_path)])
+    assert culprits(examined) == [guilty] and "KeyError" in examined.verdict.headline
+    assert len(examined.verdict.jobs) == (1 if "attempt" in STREAMS[form] else 2)
+
+
+@pytest.mark.parametrize("waited", [60, 600, 1800])
+def test_a_wait_to_the_timeout_separates_no_jobs(waited: int, tmp_path: Path) -> None:
+    """Logs that were rotated while the ranks waited: nothing was printed until the watchdog gave up."""
+    for rank in (0, 1, 2):
+        steps = "".join(f"[rank{rank}]: step {n} loss: 2.{n}\n" for n in range(9))
+        last = raised(rank, "KeyError: 'x'") if rank == 1 else ""
+        (tmp_path / f"rank{rank}.part1.log").write_text(stamped(9, "world_size=3\n" + steps + last, 50))
+        if rank != 1:
+            end = 9 * 60 + 50 + waited // 60
+            late = caught(rank, ms=1000 * waited, at=f"{end // 60:02d}:{end % 60:02d}:09.0")
+            (tmp_path / f"rank{rank}.part2.log").write_text(late)
+    examined = examine_job([str(tmp_path)])
+    assert culprits(examined) == [1] and len(examined.verdict.jobs) == 1
