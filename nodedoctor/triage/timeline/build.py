@@ -19,6 +19,7 @@ from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SideErr
 from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.watchdog import CollectiveStatus, TimedOut
+from nodedoctor.triage.timeline.belonging import drop_foreign
 from nodedoctor.triage.timeline.counters import waits_by_counters
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, Timeline, is_trouble
 from nodedoctor.triage.timeline.recovery.job_context import describe_job
@@ -30,9 +31,10 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
     """The timeline of the last incident in these events, read from any number of sources."""
     incidents = 0
     last: list[Event[Any]] = []
+    events, foreign = drop_foreign(events)
     sources = drop_copies(by_source(events))
     earlier_runs: list[list[Event[Any]]] = []
-    also_seen: list[SideError] = []
+    also_seen: list[SideError] = foreign
     later = later_attempts(source[0].place.source for source in sources)
     last_lines: list[Event[Any]] = []
     for source in sources:

@@ -138,7 +138,7 @@ class LoggedJob:
             name.startswith(source[: part.start() + 1]) for name in own.sources
         ):
             return True
-        own_number, number = _job_number(own.sources[0]), _job_number(source)
+        own_number, number = job_number(own.sources[0]), job_number(source)
         if own_number and number and own_number != number:
             return False
         if not own.trees.isdisjoint(log.trees):
@@ -213,14 +213,15 @@ def events_of(job: LoggedJob, jobs: Iterable[LoggedJob], events: Iterable[Event[
     return [event for event in events if event.place.source not in foreign]
 
 
-def _job_number(path: str) -> str:
+def job_number(path: str) -> str:
+    """The number of a job in a path; '' without one."""
     numbers = _NUMBER.findall(path)
     return str(numbers[-1]) if numbers else ""
 
 
 def _job_name(source: str, used_ids: set[str]) -> str:
     """What a person calls a job: its number, else the name of its first log."""
-    name = _job_number(source) or os.path.basename(source)
+    name = job_number(source) or os.path.basename(source)
     return name if name not in used_ids else source
 
 

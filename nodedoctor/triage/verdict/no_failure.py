@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.marks import Mark
@@ -24,6 +25,7 @@ from nodedoctor.triage.patterns.progress import LongWork, SettingMentioned, Trai
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
+from nodedoctor.triage.timeline.belonging import without_nodes
 from nodedoctor.triage.timeline.model import WAIT_ERRORS, Timeline, offsets_by_source
 from nodedoctor.triage.verdict.open_end import describe_hang, describe_lost_end
 from nodedoctor.wording import count_with_noun
@@ -39,8 +41,18 @@ COMMAND = 80
 
 
 def ended_in_order(timeline: Timeline) -> bool:
-    """True where all trouble followed from the job's own end, or from its cancellation."""
-    return not timeline.trouble or _is_teardown(timeline) or _is_clean_cancellation(timeline)
+    """True where all trouble followed from the job's own end or its cancellation, or is beside a good end."""
+    if not timeline.trouble or _is_teardown(timeline) or _is_clean_cancellation(timeline):
+        return True
+    own = replace(timeline, events=without_nodes(timeline.events))
+    return len(own.events) < len(timeline.events) and _is_done(own) and ended_in_order(own)
+
+
+def _is_done(timeline: Timeline) -> bool:
+    """True where a log says that the job came to its end, and none counts behind that."""
+    ends = offsets_by_source(timeline.marked(Mark.JOB_FINISHED), max)
+    worked = offsets_by_source(timeline.of_kind(TrainingStep), max)
+    return bool(ends) and all(worked.get(source, -1) < end for source, end in ends.items())
 
 
 def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
@@ -193,9 +205,11 @@ def _is_teardown(timeline: Timeline) -> bool:
         return False  # some had come to their end, and others waited for them
     worked = offsets_by_source(timeline.of_kind(TrainingStep), max)
     kinds = (*WAIT_ERRORS, PeerGone)
+    all_done = timeline.expected is not None and finished >= set(range(timeline.expected))
 
     def is_behind_the_end(event: Event[Any]) -> bool:
-        end = done.get(event.place.source, 1 << 62)
+        beside = all_done and event.time is None and event.place.source not in worked
+        end = -1 if beside else done.get(event.place.source, 1 << 62)
         follows = event.kind in kinds or (_is_sigterm(event) and end > worked.get(event.place.source, -1))
         return follows and event.place.offset > end
 
