@@ -50,8 +50,8 @@ class JobMembers:
         host = short_host(event.who.host)
         if not self.hosts or not host or event.who.rank is not None or event.place.source in self.sources:
             return False
-        alike = mask_digits(host) in set(map(mask_digits, self.hosts))
-        return host not in self.hosts and not is_address(host) and (alike or host in self.pods)
+        same_form = mask_digits(host) in set(map(mask_digits, self.hosts))
+        return host not in self.hosts and not is_address(host) and (same_form or host in self.pods)
 
 
 def find_members(events: Sequence[Event[Any]]) -> JobMembers:

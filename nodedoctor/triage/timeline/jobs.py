@@ -89,7 +89,7 @@ class ProcessLog:
 
     @property
     def order(self) -> tuple[bool, float, str]:
-        """Where it stands among logs: by its first moment, those without one last."""
+        """Its place among logs: by its first moment, those without one last."""
         return self.span.first is None, self.span.first or 0.0, self.sources[0]
 
     def add(self, log: ProcessLog) -> None:

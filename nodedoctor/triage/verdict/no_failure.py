@@ -250,12 +250,30 @@ def _is_clean_cancellation(timeline: Timeline) -> bool:
     cancels = timeline.of_kind(CancelledByUser)
     stops = offsets_by_source(cancels, max)
     by_hand = any(event.what.by_hand for event in cancels)
+    notices = _own_notices(timeline, cancels)
 
     def follows(event: Event[Any]) -> bool:
+        noticed = notices.get((event.place.source, event.who.rank), 1 << 62)
+        if isinstance(event.what, ExceptionRaised) and noticed < event.place.offset:
+            return True
         ends = isinstance(event.what, CutShort) or (not by_hand and _is_secondary(event.what))
         return ends and stops.get(event.place.source, event.place.offset) < event.place.offset
 
     return bool(stops) and all(_is_sigterm(event) or follows(event) for event in timeline.trouble)
+
+
+def _own_notices(
+    timeline: Timeline, cancels: Sequence[Event[CancelledByUser]]
+) -> dict[tuple[str, int | None], int]:
+    """Where a process that had worked noticed that it was interrupted: what it raises then follows."""
+    is_single = not timeline.ranks_seen and (timeline.expected or 1) == 1
+    worked = offsets_by_source(timeline.of_kind(TrainingStep), max)
+    notices: dict[tuple[str, int | None], int] = {}
+    for event in cancels:
+        source, rank, offset = event.place.source, event.who.rank, event.place.offset
+        if (rank is not None or is_single) and -1 < worked.get(source, -1) < offset:
+            notices.setdefault((source, rank), offset)
+    return notices
 
 
 def _is_secondary(what: object) -> bool:
