@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -189,3 +190,68 @@ def test_a_wait_to_the_timeout_separates_no_jobs(waited: int, tmp_path: Path) ->
             (tmp_path / f"rank{rank}.part2.log").write_text(late)
     examined = examine_job([str(tmp_path)])
     assert culprits(examined) == [1] and len(examined.verdict.jobs) == 1
+
+
+ROTATED = {
+    "logrotate": ("{name}.log.2.gz", "{name}.log.1", "{name}.log"),
+    "dates": ("{name}.log-20261119.gz", "{name}.log-20261120", "{name}.log"),
+    "handlers": ("{name}.log.2026-11-19", "{name}.log.2026-11-20_08-00", "{name}.log"),
+    "containers": ("", "{name}.previous.log", "{name}.log"),
+}
+"""The files of one log, the oldest first."""
+
+
+def write_parts(folder: Path, form: str, name: str, texts: list[str]) -> None:
+    """Parts of a log, the oldest first; what has no file of its own goes into the next."""
+    before = ""
+    for pattern, text in zip(ROTATED[form], texts, strict=True):
+        if not pattern:
+            before = text
+            continue
+        data = (before + text).encode()
+        before = ""
+        path = folder / pattern.format(name=name)
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+def rank_steps(first: int, count: int) -> str:
+    return "".join(f"[rank0]: step {n} loss: 2.{n}\n" for n in range(first, first + count))
+
+
+@pytest.mark.parametrize("form", ROTATED)
+def test_a_failure_in_an_older_part_is_over_where_the_log_works_on(form: str, tmp_path: Path) -> None:
+    oldest = stamped(8, "world_size=1\n" + rank_steps(1, 9))
+    failed = stamped(8, rank_steps(10, 9), 1) + raised(0, "KeyError: 'old'")
+    resumed = stamped(8, rank_steps(15, 30), 6)
+    write_parts(tmp_path, form, "train", [oldest, failed, resumed])
+    examined = examine_job([str(tmp_path)])
+    assert examined.verdict.outcome == "recovered"
+    write_parts(tmp_path, form, "train", [oldest, failed, resumed + raised(0, "ValueError: new")])
+    assert "new" in examine_job([str(tmp_path)]).verdict.headline
+    write_parts(tmp_path, form, "train", [oldest, failed, stamped(8, "[rank0]: exit\n", 6)])
+    assert "old" in examine_job([str(tmp_path)]).verdict.headline
+
+
+@pytest.mark.parametrize("form", ROTATED)
+def test_a_rank_that_failed_is_not_over_by_the_log_of_another(form: str, tmp_path: Path) -> None:
+    """Its watchdogs tell of the wait alone, and no newer part of its own log works on."""
+    for rank in (0, 1):
+        last = raised(1, "KeyError: 'x'") if rank else ""
+        own = rank_steps(10, 9).replace("rank0", f"rank{rank}")
+        texts = [
+            stamped(8, "world_size=2\n"),
+            stamped(8, own, 1) + last,
+            "" if rank else caught(0, at="08:11:40.0"),
+        ]
+        write_parts(tmp_path, form, f"rank{rank}", texts)
+    assert culprits(examine_job([str(tmp_path)])) == [1]
+
+
+@pytest.mark.parametrize("failed", [0, 1, 2])
+def test_numbered_files_of_processes_are_no_parts_of_one_log(failed: int, tmp_path: Path) -> None:
+    for number in range(3):
+        name = f"train.log.{number}" if number else "train.log"
+        last = raised(number, "KeyError: 'x'") if number == failed else ""
+        text = "world_size=3\n" + rank_steps(1, 30).replace("rank0", f"rank{number}")
+        (tmp_path / name).write_text(stamped(8, text) + last)
+    assert culprits(examine_job([str(tmp_path)])) == [failed]

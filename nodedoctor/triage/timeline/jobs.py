@@ -2,9 +2,9 @@
 
 Logs belong to different jobs when they cannot belong to one: they carry different job numbers in their names,
 or the same ranks speak in both and one ended before the other began. The output and the errors of a process
-are one log, of which one file may have no times, and the attempts of one launcher are one job. A log that
-names no job, like a node's kernel log, belongs to all of them. Logs of different hosts are not separated by
-their clocks: those may differ by hours.
+are one log, of which one file may have no times, and so are the parts of one that was rotated. The attempts
+of one launcher are one job. A log that names no job, like a node's kernel log, belongs to all of them. Logs
+of different hosts are not separated by their clocks: those may differ by hours.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodedoctor.triage.identity.file_trees import attempt_of
-from nodedoctor.triage.identity.labels import Sources
+from nodedoctor.triage.identity.labels import Sources, SourceStats
 from nodedoctor.triage.identity.paths import folder_of_node, identities_from_paths
 from nodedoctor.triage.identity.world import world_size
 from nodedoctor.triage.marks import Mark
@@ -27,9 +27,12 @@ from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import TrainingStep, WorldSize
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import TimedOut
+from nodedoctor.triage.timeline.rotations import newer_files
 
 GAP = 60.0
 """Seconds between the last line of one job and the first of the next, at least: queues are slower. Ours."""
+RESUMED = 3600.0
+"""Seconds between two parts of one log, at most: a container or an operator starts a job again. Ours."""
 DAY = 86400.0
 """The same for logs in which hardly a line has a time: one that is pasted is of the same day. Ours."""
 _NUMBER = re.compile(r"(?:slurm|job|jobid|sge|pbs|lsf)[-_.]?(\d{3,12})(?!\d)", re.IGNORECASE)
@@ -178,6 +181,7 @@ def _process_logs(events: Sequence[Event[Any]], speakers: Sources) -> Iterable[P
     by_log, pids = _speakers_by_log(events, speakers), _pids_by_log(events)
     waits = _wait_starts(events)
     job_logs = {e.place.source for e in events if e.kind in OF_A_JOB} & speakers.keys()
+    parts = newer_files(job_logs)
     logs: dict[str, ProcessLog] = {}
     for source in sorted(job_logs):
         stats = speakers[source]
@@ -186,8 +190,17 @@ def _process_logs(events: Sequence[Event[Any]], speakers: Sources) -> Iterable[P
         attempt = attempt_of(source)
         trees = {attempt[0]} if attempt is not None else set()
         log = ProcessLog([source], set(stats.hosts), by_log[source], span, pids[source], trees)
-        logs.setdefault(_process_of(source), ProcessLog()).add(log)
+        newer = parts.get(source, [source])
+        goes_on = source in parts and _goes_on(stats, speakers[newer[-1]])
+        logs.setdefault(_process_of(newer[0] if goes_on else source), ProcessLog()).add(log)
     return logs.values()
+
+
+def _goes_on(older: SourceStats, newer: SourceStats) -> bool:
+    """True for a part of a log behind which the next one begins soon."""
+    if older.last is None or newer.first is None:
+        return False
+    return -1.0 <= newer.first - older.last <= RESUMED
 
 
 def _process_of(source: str) -> str:
