@@ -135,11 +135,17 @@ RULES = (
     "Known problems:\n 1. Xid 79: GPU has fallen off the bus -> drain\n"
     " 2. NCCL WARN Cuda failure -> see wiki\n"
 )
-CHANGES = ("git-info.log", "git_diff.txt", "diff.patch", "code_diff.log", "change.diff")
+CHANGES = ("git-info.log", "exp__git-info.log", "git_diff.txt", "diff.patch", "code_diff.log", "change.diff")
 CHANGE = (
     'diff --git a/x b/x\n-    raise RuntimeError("CUDA out of memory")\n+    raise ValueError("bad shape")\n'
 )
-HELPERS = ("dashboard_agent.log", "dashboard.log", "log_monitor.err", "agent-424238335.out")
+HELPERS = (
+    "dashboard_agent.log",
+    "logs__dashboard_agent.log",
+    "dashboard.log",
+    "log_monitor.err",
+    "agent-424238335.out",
+)
 HELPER = (
     "2026-11-21 09:10:00,001 ERROR reporter_agent.py:901 -- Error publishing node physical stats.\n"
     'Traceback (most recent call last):\n  File "/opt/ray/dashboard/reporter_agent.py", line 884, in _run\n'

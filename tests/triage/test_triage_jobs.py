@@ -146,6 +146,7 @@ def test_a_log_is_compared_with_those_of_its_folder(tmp_path: Path) -> None:
 STREAMS = {
     "torchrun": "none_1/attempt_{run}/{rank}/std{stream}.log",
     "several agents": "n{rank}/none_{rank}/attempt_{run}/{rank}/std{stream}.log",
+    "folders in names": "none_1__attempt_{run}__{rank}__std{stream}.log",
     "stems": "run{run}/rank{rank}.{stream}",
     "folders": "run{run}/rank{rank}/std{stream}.txt",
     "words": "run{run}/task{rank}_std{stream}.log",

@@ -17,7 +17,7 @@ from nodedoctor.triage.timeline.model import is_trouble
 _SCRIPT = re.compile(
     r"\.(?:sh|bash|sbatch|slurm|py|ya?ml|toml|cfg|ini|diff|patch)$"
     r"|(?:^|/)(?:requirements|constraints)[\w.-]{0,40}\.txt$"
-    r"|(?:^|/)(?:git|code)[-_.]?(?:info|diff|patch|status|log|state|commit)[\w.-]{0,40}\.(?:log|txt)$",
+    r"|(?:^|/|__)(?:git|code)[-_.]?(?:info|diff|patch|status|log|state|commit)[\w.-]{0,40}\.(?:log|txt)$",
     re.IGNORECASE,
 )
 """Names of programs, of what they are given, and of what changed in them (NeMo, W&B, scripts)."""
@@ -27,7 +27,9 @@ _RULES = re.compile(
     re.IGNORECASE,
 )
 """Names of pages about what may happen: they quote errors and hold no log."""
-_AGENT = re.compile(r"(?:^|/)(?:dashboard\w*|runtime_env_agent|agent-\d{6,12}|log_monitor)\.(?:log|out|err)$")
+_AGENT = re.compile(
+    r"(?:^|/|__)(?:dashboard\w*|runtime_env_agent|agent-\d{6,12}|log_monitor)\.(?:log|out|err)$"
+)
 """Logs of Ray's helpers, which show and collect what others do: no job fails of them (_private/node.py)."""
 _LETTER = re.compile(
     r"(?:^|/)(?:readme|notes?|todo|faq|changelog|mail|message|ticket|thread|slack)"

@@ -208,8 +208,9 @@ def _is_teardown(timeline: Timeline) -> bool:
     all_done = timeline.expected is not None and finished >= set(range(timeline.expected))
 
     def is_behind_the_end(event: Event[Any]) -> bool:
-        beside = all_done and event.time is None and event.place.source not in worked
-        end = -1 if beside else done.get(event.place.source, 1 << 62)
+        if all_done and event.time is None and event.place.source not in worked and "NCCL WARN" in event.text:
+            return event.kind in (*kinds, Mark.UNREAD_TROUBLE)  # NCCL's own file has no times
+        end = done.get(event.place.source, 1 << 62)
         follows = event.kind in kinds or (_is_sigterm(event) and end > worked.get(event.place.source, -1))
         return follows and event.place.offset > end
 
