@@ -15,11 +15,11 @@ from nodedoctor.record import record
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst)$")
 _FORMS = (
     # logrotate, Python's RotatingFileHandler
-    re.compile(r"(?P<log>.+)\.(?P<number>\d{1,3})$"),
+    re.compile(r"\.(?P<number>\d{1,3})$"),
     # logrotate's dateext, Python's TimedRotatingFileHandler
-    re.compile(r"(?P<log>.+)[-.](?P<date>(?:19|20)\d\d-?\d\d-?\d\d(?:[-_T]?\d\d[-:]?\d\d(?:[-:]?\d\d)?)?)$"),
+    re.compile(r"[-.](?P<date>(?:19|20)\d\d-?\d\d-?\d\d(?:[-_T]?\d\d[-:]?\d\d(?:[-:]?\d\d)?)?)$"),
     # kubectl logs --previous, as people save it
-    re.compile(r"(?P<log>.+?)[._-](?:previous|prev|old)(?P<ending>\.\w{1,6})?$"),
+    re.compile(r"[._-](?:previous|prev|old)(?P<ending>\.\w{1,6})?$"),
 )
 """How an older file is named beside the newest one, by who renames it."""
 
@@ -49,11 +49,11 @@ def _older_file(name: str, own: Mapping[str, str]) -> OlderFile | None:
     """Of which log a file is an older part by its name, where the newest part is there, too."""
     folder, base = os.path.split(name)
     for form in _FORMS:
-        match = form.match(base)
+        match = form.search(base)
         if match is None:
             continue
         groups = match.groupdict()
-        log = os.path.join(folder, groups["log"] + (groups.get("ending") or ""))
+        log = os.path.join(folder, base[: match.start()] + (groups.get("ending") or ""))
         if log in own and log != name:
             date = re.sub(r"\D", "", groups.get("date") or "").ljust(14, "0")
             return OlderFile(log, (int(groups.get("number") or 0), -int(date)))
