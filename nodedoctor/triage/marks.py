@@ -45,6 +45,8 @@ class Mark(Enum):
     """A line that ties this process to a global rank."""
     RANK_OF_POD = "rank_of_pod"
     """A pod with one GPU, whose environment has its rank."""
+    POD_LISTED = "pod_listed"
+    """A row of `kubectl get pods`: a pod that may be none of the job's."""
     SEVERAL_NODES = "several_nodes"
     """The job was started on more nodes than one: a local rank is no rank."""
     ACTOR_PID = "actor_pid"

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from say import judged, raised, steps
 
+from nodedoctor.triage.job import examine_job
+
 RESULTS = "(TaskRunner pid=3012) (\"Final validation metrics: {'val/gsm8k/acc/mean@1': 0.71}\")\n"
 TEARDOWN = {
     "a worker": "(raylet) A worker died or was killed while executing a task by an unexpected system error."
@@ -174,3 +176,26 @@ def test_a_log_whose_last_words_name_an_error_is_open(tmp_path: Path, sentence: 
     assert judged(tmp_path, steps(1, 30) + words).verdict.outcome != "clean"
     if sentence.startswith("trainer"):
         assert judged(tmp_path, steps(1, 9) + words + steps(10, 30) + words).verdict.outcome == "clean"
+
+
+CLOSING = (
+    "misc/socket.cc:58 NCCL WARN socketProgress: Connection closed by remote peer gg<40121>\n",
+    "proxy.cc:1521 NCCL WARN [Service thread] Could not receive type from localRank 0, res=3, closed=0\n",
+)
+
+
+@pytest.mark.parametrize("noisy", [0, 2])
+def test_what_nccl_writes_while_all_ranks_end_in_order_is_teardown(noisy: int, tmp_path: Path) -> None:
+    """Its files have no times: the connections were closed when the ranks were done."""
+    for rank in range(3):
+        head = f"gg:90{rank}:90{rank} [{rank}] "
+        start = f"NCCL INFO ncclCommInitRank comm 0x5 rank {rank} nranks 3 cudaDev {rank} - Init COMPLETE\n"
+        closing = "".join(head + line for line in CLOSING) if rank == noisy else ""
+        (tmp_path / f"nccl.gg.90{rank}.log").write_text(head + start + closing)
+        done = f"[rank{rank}]: training finished\n"
+        work = "".join(f"[rank{rank}]: {line}\n" for line in steps(1, 30).splitlines())
+        (tmp_path / f"rank{rank}.log").write_text(work + done)
+    assert examine_job([str(tmp_path)]).verdict.outcome == "clean"
+    log = tmp_path / "rank1.log"
+    log.write_text(log.read_text().replace("[rank1]: training finished\n", ""))
+    assert examine_job([str(tmp_path)]).verdict.outcome != "clean"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
-from say import as_document, caught, culprits
+from say import as_document, caught, culprits, raised
 from schemas import assert_fits_schema
 
 from nodedoctor.triage.cli import main
@@ -140,3 +141,118 @@ def test_a_log_is_compared_with_those_of_its_folder(tmp_path: Path) -> None:
         ended = f"rank : {first} (local_rank: 0) exitcode : 1 (pid: 77)"
         (folder / "torchrun.log").write_text(stamped(12, f"{ended}\n{ended}\n", minute))
     assert len(examine_job([str(tmp_path)]).verdict.jobs) == 1
+
+
+STREAMS = {
+    "torchrun": "none_1/attempt_{run}/{rank}/std{stream}.log",
+    "several agents": "n{rank}/none_{rank}/attempt_{run}/{rank}/std{stream}.log",
+    "folders in names": "none_1__attempt_{run}__{rank}__std{stream}.log",
+    "stems": "run{run}/rank{rank}.{stream}",
+    "folders": "run{run}/rank{rank}/std{stream}.txt",
+    "words": "run{run}/task{rank}_std{stream}.log",
+    "log and errors": "run{run}/rank{rank}.{log}",
+}
+"""Where runners put the output and the errors of a process."""
+
+
+@pytest.mark.parametrize("guilty", [0, 1])
+@pytest.mark.parametrize("before", [None, 0, 1])
+@pytest.mark.parametrize("form", STREAMS)
+def test_output_and_errors_of_a_process_are_one_log(
+    form: str, before: int | None, guilty: int, tmp_path: Path
+) -> None:
+    """The errors have no times, and the run before may have failed of something else."""
+    for run, failed in enumerate((before, guilty)):
+        for rank in (0, 1):
+            error = "ValueError: old" if run == 0 else "KeyError: 'new'"
+            steps = "".join(f"[rank{rank}]: step {n} loss: 2.{n}\n" for n in range(9))
+            trace = raised(rank, error) if rank == failed else f"[rank{rank}]: UserWarning: slow\n"
+            for stream, text in (("out", stamped(8 + 2 * run, "world_size=2\n" + steps)), ("err", trace)):
+                name = STREAMS[form].format(
+                    run=run, rank=rank, stream=stream, log="log" if stream == "out" else "err"
+                )
+                (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / name).write_text(text)
+    examined = examine_job([str(tmp_path)])
+    assert culprits(examined) == [guilty] and "KeyError" in examined.verdict.headline
+    assert len(examined.verdict.jobs) == (1 if "attempt" in STREAMS[form] else 2)
+
+
+@pytest.mark.parametrize("waited", [60, 600, 1800])
+def test_a_wait_to_the_timeout_separates_no_jobs(waited: int, tmp_path: Path) -> None:
+    """Logs that were rotated while the ranks waited: nothing was printed until the watchdog gave up."""
+    for rank in (0, 1, 2):
+        steps = "".join(f"[rank{rank}]: step {n} loss: 2.{n}\n" for n in range(9))
+        last = raised(rank, "KeyError: 'x'") if rank == 1 else ""
+        (tmp_path / f"rank{rank}.part1.log").write_text(stamped(9, "world_size=3\n" + steps + last, 50))
+        if rank != 1:
+            end = 9 * 60 + 50 + waited // 60
+            late = caught(rank, ms=1000 * waited, at=f"{end // 60:02d}:{end % 60:02d}:09.0")
+            (tmp_path / f"rank{rank}.part2.log").write_text(late)
+    examined = examine_job([str(tmp_path)])
+    assert culprits(examined) == [1] and len(examined.verdict.jobs) == 1
+
+
+ROTATED = {
+    "logrotate": ("{name}.log.2.gz", "{name}.log.1", "{name}.log"),
+    "dates": ("{name}.log-20261119.gz", "{name}.log-20261120", "{name}.log"),
+    "handlers": ("{name}.log.2026-11-19", "{name}.log.2026-11-20_08-00", "{name}.log"),
+    "containers": ("", "{name}.previous.log", "{name}.log"),
+}
+"""The files of one log, the oldest first."""
+
+
+def write_parts(folder: Path, form: str, name: str, texts: list[str]) -> None:
+    """Parts of a log, the oldest first; what has no file of its own goes into the next."""
+    before = ""
+    for pattern, text in zip(ROTATED[form], texts, strict=True):
+        if not pattern:
+            before = text
+            continue
+        data = (before + text).encode()
+        before = ""
+        path = folder / pattern.format(name=name)
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+def rank_steps(first: int, count: int) -> str:
+    return "".join(f"[rank0]: step {n} loss: 2.{n}\n" for n in range(first, first + count))
+
+
+@pytest.mark.parametrize("form", ROTATED)
+def test_a_failure_in_an_older_part_is_over_where_the_log_works_on(form: str, tmp_path: Path) -> None:
+    oldest = stamped(8, "world_size=1\n" + rank_steps(1, 9))
+    failed = stamped(8, rank_steps(10, 9), 1) + raised(0, "KeyError: 'old'")
+    resumed = stamped(8, rank_steps(15, 30), 6)
+    write_parts(tmp_path, form, "train", [oldest, failed, resumed])
+    examined = examine_job([str(tmp_path)])
+    assert examined.verdict.outcome == "recovered"
+    write_parts(tmp_path, form, "train", [oldest, failed, resumed + raised(0, "ValueError: new")])
+    assert "new" in examine_job([str(tmp_path)]).verdict.headline
+    write_parts(tmp_path, form, "train", [oldest, failed, stamped(8, "[rank0]: exit\n", 6)])
+    assert "old" in examine_job([str(tmp_path)]).verdict.headline
+
+
+@pytest.mark.parametrize("form", ROTATED)
+def test_a_rank_that_failed_is_not_over_by_the_log_of_another(form: str, tmp_path: Path) -> None:
+    """Its watchdogs tell of the wait alone, and no newer part of its own log works on."""
+    for rank in (0, 1):
+        last = raised(1, "KeyError: 'x'") if rank else ""
+        own = rank_steps(10, 9).replace("rank0", f"rank{rank}")
+        texts = [
+            stamped(8, "world_size=2\n"),
+            stamped(8, own, 1) + last,
+            "" if rank else caught(0, at="08:11:40.0"),
+        ]
+        write_parts(tmp_path, form, f"rank{rank}", texts)
+    assert culprits(examine_job([str(tmp_path)])) == [1]
+
+
+@pytest.mark.parametrize("failed", [0, 1, 2])
+def test_numbered_files_of_processes_are_no_parts_of_one_log(failed: int, tmp_path: Path) -> None:
+    for number in range(3):
+        name = f"train.log.{number}" if number else "train.log"
+        last = raised(number, "KeyError: 'x'") if number == failed else ""
+        text = "world_size=3\n" + rank_steps(1, 30).replace("rank0", f"rank{number}")
+        (tmp_path / name).write_text(stamped(8, text) + last)
+    assert culprits(examine_job([str(tmp_path)])) == [failed]

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from say import caught, judged, steps
+from say import caught, judged, raised, steps
+
+from nodedoctor.triage.job import examine_job
 
 SAID = {
     "srun": "srun: error: Node failure on {host}\n",
@@ -164,3 +166,41 @@ def test_who_reports_a_peer_that_does_not_answer_is_not_at_fault(tmp_path: Path)
     ]
     verdict = judged(tmp_path, "\n".join(streams) + "\n").verdict
     assert (verdict.cause, [who.host for who in verdict.culprits]) == ("peer_died", ["algo-3"])
+
+
+NOT_MET = (
+    "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError\n",
+    "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has"
+    " failed.\n",
+    "torch.distributed.DistStoreError: Timed out after 60 seconds waiting for clients. 2/3 clients joined.\n",
+)
+DESCRIBED = (
+    "Name:         {pod}\nNode:         gpu-9/10.9.3.1\nStatus:       Pending\nContainers:\n  pytorch:\n"
+    "    State:          Waiting\n      Reason:       {state}\n"
+)
+LISTED = (
+    "NAME      READY   STATUS             RESTARTS   AGE\n"
+    "sft-w-0   0/1     Error              0          18m\n"
+    "sft-w-1   0/1     Error              0          18m\n{pod}   0/1     {state}   0          18m\n"
+)
+
+
+@pytest.mark.parametrize("state", ["ImagePullBackOff", "ErrImagePull"])
+@pytest.mark.parametrize("form", [DESCRIBED, LISTED])
+@pytest.mark.parametrize("error", NOT_MET)
+def test_a_member_that_never_started_outranks_the_wait_for_it(
+    error: str, form: str, state: str, tmp_path: Path
+) -> None:
+    trace = f'Traceback (most recent call last):\n  File "t.py", line 8, in <module>\n    run()\n{error}'
+    for number in (0, 1):
+        (tmp_path / f"sft-w-{number}.log").write_text(trace)
+    assert examine_job([str(tmp_path)]).verdict.cause != "peer_died"
+    (tmp_path / "pods.txt").write_text(form.format(pod="sft-w-2", state=state))
+    verdict = examine_job([str(tmp_path)]).verdict
+    assert (verdict.cause, [who.host for who in verdict.culprits]) == ("peer_died", ["sft-w-2"])
+
+
+def test_a_member_that_never_started_is_no_cause_of_an_error_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "sft-w-0.log").write_text(raised(0, "ValueError: boom"))
+    (tmp_path / "pods.txt").write_text(LISTED.format(pod="sft-w-2", state="ImagePullBackOff"))
+    assert examine_job([str(tmp_path)]).verdict.cause == "user_code_exception"

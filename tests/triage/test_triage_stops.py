@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from say import as_document, caught, judged, raised, steps
 
+from nodedoctor.triage.job import examine_job
+
 PIPE = (
     "Exception in thread Thread-1 (_pin_memory_loop):\n"
     "Traceback (most recent call last):\n"
@@ -293,3 +295,33 @@ def test_a_thread_that_ends_with_a_training_that_is_done_is_no_failure(
         assert judged(tmp_path, text).verdict.outcome == "clean", text
     for text in (steps(1, 9) + own, steps(1, 9) + own + "Done\n"):
         assert judged(tmp_path, text).verdict.outcome != "clean", text
+
+
+NOTICES = ("Detected KeyboardInterrupt, attempting graceful shutdown ...\n", "KeyboardInterrupt\n")
+
+
+@pytest.mark.parametrize(
+    "error", ["NameError: name 'exit' is not defined", "RuntimeError: dataset is closed"]
+)
+@pytest.mark.parametrize("notice", NOTICES)
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_what_a_process_raises_behind_its_interruption_follows_from_it(
+    ranks: int, notice: str, error: str, tmp_path: Path
+) -> None:
+    for rank in range(ranks):
+        last = raised(rank, error) if ranks > 1 else raised(0, error).replace("[rank0]: ", "")
+        text = f"world_size={ranks}\n" + steps(1, 30) + "^C\n" + notice + (last if rank == ranks - 1 else "")
+        (tmp_path / f"rank{rank}.log").write_text(text)
+    assert examine_job([str(tmp_path)]).verdict.outcome == "clean"
+    late = (tmp_path / "rank0.log").read_text() + steps(31, 30) + raised(0, error)
+    (tmp_path / "rank0.log").write_text(late)  # which had gone on
+    assert examine_job([str(tmp_path)]).verdict.outcome == "failure"
+
+
+@pytest.mark.parametrize("notice", NOTICES)
+def test_what_another_rank_raised_is_no_consequence_of_an_interruption(notice: str, tmp_path: Path) -> None:
+    for rank in range(3):
+        end = raised(2, "KeyError: 'x'") if rank == 2 else "^C\n" + notice
+        (tmp_path / f"rank{rank}.log").write_text("world_size=3\n" + steps(1, 30) + end)
+    verdict = examine_job([str(tmp_path)]).verdict
+    assert (verdict.outcome, [who.rank for who in verdict.culprits]) == ("failure", [2])

@@ -15,7 +15,8 @@ from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import AgentRanks, GroupJoined
 
-_ATTEMPT = re.compile(r"(?P<tree>^|.*/)(?:attempt|restart)[_-]?(?P<number>\d{1,4})/")
+_ATTEMPT = re.compile(r"(?P<tree>^|.*(?:/|__))(?:attempt|restart)[_-]?(?P<number>\d{1,4})(?:/|__)")
+"""A folder, or the part of a name in which people put what its folders were."""
 _WORD = re.compile(r"[A-Za-z0-9-]+")
 
 

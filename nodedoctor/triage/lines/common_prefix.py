@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,6 +27,8 @@ from nodedoctor.triage.lines.prefixes import (
     without_prefixes,
 )
 
+_TABLE = re.compile(r"\W{0,3}(?:JobID(?:Raw)?\b|JOBID\b|NAMESPACE +NAME\b|NAME +READY\b)")
+"""The head of a table of Slurm or kubectl, whose first column says whose each row is."""
 LAYERS = 3
 """Prefixes in front of each other, beside those that are known."""
 
@@ -40,6 +43,7 @@ def learn_prefix(texts: list[str], meaning: Callable[[str], frozenset[str]]) -> 
     patterns: list[LearnedPrefix] = []
     # what is left may have to be opened, and then there is nothing to learn from it
     enclosed = sum(pairs.has_text(text) for text in rest) * 2 > len(rest)
+    enclosed = enclosed or (bool(rest) and _TABLE.match(rest[0]) is not None)
     while len(patterns) < LAYERS and not enclosed and (pattern := learn_pattern(rest, is_known, meaning)):
         patterns.append(with_columns(pattern, rest))
         rest = [

@@ -22,6 +22,10 @@ BORDER_SHARE = 0.6
 _PADDING_ENDS = " │┃|+╮╯╭╰┐┘┤├─━═=-_*#"
 """Ends of lines that were filled up to a width and not broken at it."""
 _HEAD = re.compile(r"\d+|\s+")
+_COLUMNS = re.compile(r"(?<=\S) {2,}(?=\S)")
+"""What is between the columns of a table without borders."""
+TABLE = 3
+"""Gaps between columns that make a line the row of a table: logs have one or two. Ours."""
 
 
 def broken_width(texts: Sequence[str]) -> int:
@@ -40,6 +44,11 @@ def broken_width(texts: Sequence[str]) -> int:
         return 0  # ranks that say the same
     if sum(text[-1] in _PADDING_ENDS for text in texts if len(text) == widest) * 2 > lengths[widest]:
         return 0  # filled up with blanks
+    if (
+        sum(len(_COLUMNS.findall(text)) >= TABLE for text in texts if len(text) == widest) * 2
+        > lengths[widest]
+    ):
+        return 0  # rows of a table, which begin with names
     full = [index for index, text in enumerate(texts[:-1]) if len(text) == widest]
     next_rows = {index + 1 for index in full}
     heads = {_line_head(text) for index, text in enumerate(texts) if index not in next_rows}

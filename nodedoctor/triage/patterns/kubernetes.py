@@ -10,6 +10,7 @@ from typing import Any
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LARGEST_WORLD, Event, Identity, Line
 from nodedoctor.triage.patterns.host_limits import HostOom
+from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.whole_numbers import whole_number
 
 _DESCRIBES = re.compile(r"\bkubectl\b.{0,200}?\bdescribe\s+(?:pods?|po)[ /]+(?P<pod>[a-z0-9][\w.-]{1,252})")
@@ -20,8 +21,12 @@ _BELONGS = re.compile(
     r"|(?:Type|Normal|Warning|-{4})\s"
 )
 """A line of a description: deeper than its first ones, a name with its value, or a row of events."""
-_ROW = re.compile(r"(?P<pod>[a-z0-9][\w.-]{1,252})\s+\d{1,3}/\d{1,3}\s+\S+\s+\d")
-"""A row of `kubectl get pods`: name, ready containers, status, restarts."""
+_ROW = re.compile(
+    r"(?:[a-z0-9][\w-]{0,62} +)?(?P<pod>[a-z0-9][\w.-]{1,252})\s+\d{1,3}/\d{1,3}\s+(?P<state>\S+)\s+\d"
+)
+"""A row of `kubectl get pods`: with -A its namespace, name, ready containers, status, restarts."""
+_STATES = ("container-never-started", "crash-loop")
+"""Symptoms of pods that a row or a description shows."""
 _STATE = re.compile(r"\s*(?P<last>Last )?State:\s+(?P<state>\w+)$")
 """A container's state, and the one before the restart behind which it is what it is now."""
 _COMPLETED = re.compile(r"\s*Reason:\s+Completed$")
@@ -50,6 +55,8 @@ class PodDescriptions:
     def read(self, line: Line) -> Iterator[Event[Any]]:
         """The rank of a pod with one GPU, at the line of its environment."""
         text, pod = line.text, self._pod
+        if (row := _ROW.match(text)) is not None:
+            yield Event.at(line, Mark.POD_LISTED, who=Identity(host=row["pod"]))
         begins = _NAME.match(text) or _DESCRIBES.search(text)
         if begins or _COMMAND.match(text) or (pod.name and not _BELONGS.match(text)):
             pod = self._pod = _Pod(begins["pod"] if begins else "")
@@ -77,8 +84,14 @@ class PodDescriptions:
         if pod.is_completed or (pod.is_last_state and pod.state in ("Running", "Terminated")):
             event = replace(event, manner="handled")
         has_host = event.who.host not in (None, event.who.recorder)
-        if not isinstance(event.what, HostOom) or event.what.said_by != "Kubernetes" or has_host:
+        if has_host or not is_state_of_pod(event.what):
             return event
         row = _ROW.match(event.text)
         host = row["pod"] if row else pod.name
         return replace(event, who=replace(event.who, host=host)) if host else event
+
+
+def is_state_of_pod(what: object) -> bool:
+    """True for what Kubernetes says of a pod."""
+    of_memory = isinstance(what, HostOom) and what.said_by == "Kubernetes"
+    return of_memory or (isinstance(what, Symptom) and what.name in _STATES)

@@ -69,6 +69,7 @@ SIDE_FACTS = (
     ras.HangFolder,
     Mark.RANK_OF_PID,
     Mark.RANK_OF_POD,
+    Mark.POD_LISTED,
     Mark.STORAGE_FRAME,
     Mark.STORE_LOST,
     Mark.SESSION_CUT,

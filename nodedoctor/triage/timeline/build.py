@@ -19,27 +19,33 @@ from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SideErr
 from nodedoctor.triage.patterns.last_lines import LastLines
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.watchdog import CollectiveStatus, TimedOut
+from nodedoctor.triage.timeline.belonging import drop_foreign
 from nodedoctor.triage.timeline.counters import waits_by_counters
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, Timeline, is_trouble
 from nodedoctor.triage.timeline.recovery.job_context import describe_job
 from nodedoctor.triage.timeline.recovery.set_aside import decide_in_job, decide_in_log
-from nodedoctor.triage.timeline.runs import LoggedRun, separate_runs
+from nodedoctor.triage.timeline.rotations import newer_files
+from nodedoctor.triage.timeline.runs import SURVIVED, LoggedRun, separate_runs
 
 
 def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
     """The timeline of the last incident in these events, read from any number of sources."""
     incidents = 0
     last: list[Event[Any]] = []
+    events, foreign = drop_foreign(events)
     sources = drop_copies(by_source(events))
     earlier_runs: list[list[Event[Any]]] = []
-    also_seen: list[SideError] = []
+    also_seen: list[SideError] = foreign
     later = later_attempts(source[0].place.source for source in sources)
     last_lines: list[Event[Any]] = []
+    over = _files_of_earlier_runs(sources)
     for source in sources:
         own_last_lines = [event for event in source if event.kind is LastLines]
         *earlier, latest = separate_runs([event for event in source if event.kind is not LastLines])
         if attempts := later.get(source[0].place.source):
             earlier, latest = [*earlier, latest, *[LoggedRun(())] * (attempts - 1)], LoggedRun(())
+        elif source[0].place.source in over:
+            earlier, latest = [*earlier, replace(latest, died=True)], LoggedRun(())
         incidents = max(incidents, sum(map(_has_failed, earlier)))
         last_lines += _of_run(own_last_lines, latest, is_only=not earlier)
         decisive, handled = decide_in_log(list(latest.events))
@@ -66,6 +72,24 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
         earlier=tuple(map(tuple, earlier_runs[::-1])),
         last_lines=tuple(last_lines),
     )
+
+
+def _files_of_earlier_runs(sources: Sequence[Sequence[Event[Any]]]) -> set[str]:
+    """The older files of logs with a failure behind which a newer file of the same log counts on.
+
+    Its times are behind theirs: what is numbered like a rotated log may be of several processes.
+    """
+    by_path = {source[0].place.source: source for source in sources}
+    over: set[str] = set()
+    for path, newer in newer_files(by_path).items():
+        behind = [event for name in newer for event in by_path[name]]
+        end = max((event.time for event in by_path[path] if event.time is not None), default=None)
+        begin = min((event.time for event in behind if event.time is not None), default=None)
+        if end is None or begin is None or begin < end - DISORDER or not any(map(is_trouble, by_path[path])):
+            continue
+        if sum(event.what.rises for event in behind if isinstance(event.what, TrainingStep)) >= SURVIVED:
+            over.add(path)
+    return over
 
 
 def _of_run(last_lines: list[Event[Any]], run: LoggedRun, *, is_only: bool) -> list[Event[Any]]:

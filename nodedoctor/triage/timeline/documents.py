@@ -1,4 +1,4 @@
-"""Files that no job printed, beside its logs: scripts, settings, pages and letters that quote errors.
+"""Files that no job printed, beside its logs: scripts, changes, pages, helpers and letters that quote errors.
 
 What a folder's logs say does not depend on them: a folder with a runbook is judged as without it.
 """
@@ -15,10 +15,22 @@ from nodedoctor.triage.timeline.jobs import OF_A_JOB
 from nodedoctor.triage.timeline.model import is_trouble
 
 _SCRIPT = re.compile(
-    r"\.(?:sh|bash|sbatch|slurm|py|ya?ml|toml|cfg|ini)$|(?:^|/)(?:requirements|constraints)[\w.-]{0,40}\.txt$",
+    r"\.(?:sh|bash|sbatch|slurm|py|ya?ml|toml|cfg|ini|diff|patch)$"
+    r"|(?:^|/)(?:requirements|constraints)[\w.-]{0,40}\.txt$"
+    r"|(?:^|/|__)(?:git|code)[-_.]?(?:info|diff|patch|status|log|state|commit)[\w.-]{0,40}\.(?:log|txt)$",
     re.IGNORECASE,
 )
-"""Names of programs and of what they are given."""
+"""Names of programs, of what they are given, and of what changed in them (NeMo, W&B, scripts)."""
+_RULES = re.compile(
+    r"(?:^|/)[\w.-]{0,40}(?:run[-_ ]?book|play[-_ ]?book|how[-_]?to|trouble[-_]?shooting"
+    r"|known[-_]?(?:issues|errors)|hand[-_]?book|wiki)[\w.-]{0,40}$",
+    re.IGNORECASE,
+)
+"""Names of pages about what may happen: they quote errors and hold no log."""
+_AGENT = re.compile(
+    r"(?:^|/|__)(?:dashboard\w*|runtime_env_agent|agent-\d{6,12}|log_monitor)\.(?:log|out|err)$"
+)
+"""Logs of Ray's helpers, which show and collect what others do: no job fails of them (_private/node.py)."""
 _LETTER = re.compile(
     r"(?:^|/)(?:readme|notes?|todo|faq|changelog|mail|message|ticket|thread|slack)"
     r"(?:[-_](?!dump)[\w-]{0,40})?(?:\.txt)?$|\.(?:md|rst|eml)$",
@@ -26,11 +38,13 @@ _LETTER = re.compile(
 )
 """Names of what people write, which may hold a log all the same."""
 
+_BESIDE = (_SCRIPT, _RULES, _AGENT)
+
 
 def scripts_and_pages(events: Sequence[Event[Any]], *, with_dumps: bool = False) -> frozenset[str]:
     """Scripts, settings and written pages, where there are logs, or dumps."""
     pages = {event.place.source for event in events if event.what is Mark.NOT_A_LOG}
-    pages |= {source for source in _sources(events) if _SCRIPT.search(source)}
+    pages |= {source for source in _sources(events) if any(names.search(source) for names in _BESIDE)}
     has_log = with_dumps or any(
         e.place.source not in pages and (e.kind in OF_A_JOB or is_trouble(e)) for e in events
     )

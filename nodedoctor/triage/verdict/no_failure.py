@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.marks import Mark
@@ -24,6 +25,7 @@ from nodedoctor.triage.patterns.progress import LongWork, SettingMentioned, Trai
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
 from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
+from nodedoctor.triage.timeline.belonging import without_nodes
 from nodedoctor.triage.timeline.model import WAIT_ERRORS, Timeline, offsets_by_source
 from nodedoctor.triage.verdict.open_end import describe_hang, describe_lost_end
 from nodedoctor.wording import count_with_noun
@@ -39,8 +41,18 @@ COMMAND = 80
 
 
 def ended_in_order(timeline: Timeline) -> bool:
-    """True where all trouble followed from the job's own end, or from its cancellation."""
-    return not timeline.trouble or _is_teardown(timeline) or _is_clean_cancellation(timeline)
+    """True where all trouble followed from the job's own end or its cancellation, or is beside a good end."""
+    if not timeline.trouble or _is_teardown(timeline) or _is_clean_cancellation(timeline):
+        return True
+    own = replace(timeline, events=without_nodes(timeline.events))
+    return len(own.events) < len(timeline.events) and _is_done(own) and ended_in_order(own)
+
+
+def _is_done(timeline: Timeline) -> bool:
+    """True where a log says that the job came to its end, and none counts behind that."""
+    ends = offsets_by_source(timeline.marked(Mark.JOB_FINISHED), max)
+    worked = offsets_by_source(timeline.of_kind(TrainingStep), max)
+    return bool(ends) and all(worked.get(source, -1) < end for source, end in ends.items())
 
 
 def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
@@ -193,8 +205,11 @@ def _is_teardown(timeline: Timeline) -> bool:
         return False  # some had come to their end, and others waited for them
     worked = offsets_by_source(timeline.of_kind(TrainingStep), max)
     kinds = (*WAIT_ERRORS, PeerGone)
+    all_done = timeline.expected is not None and finished >= set(range(timeline.expected))
 
     def is_behind_the_end(event: Event[Any]) -> bool:
+        if all_done and event.time is None and event.place.source not in worked and "NCCL WARN" in event.text:
+            return event.kind in (*kinds, Mark.UNREAD_TROUBLE)  # NCCL's own file has no times
         end = done.get(event.place.source, 1 << 62)
         follows = event.kind in kinds or (_is_sigterm(event) and end > worked.get(event.place.source, -1))
         return follows and event.place.offset > end
@@ -236,12 +251,30 @@ def _is_clean_cancellation(timeline: Timeline) -> bool:
     cancels = timeline.of_kind(CancelledByUser)
     stops = offsets_by_source(cancels, max)
     by_hand = any(event.what.by_hand for event in cancels)
+    notices = _own_notices(timeline, cancels)
 
     def follows(event: Event[Any]) -> bool:
+        noticed = notices.get((event.place.source, event.who.rank), 1 << 62)
+        if isinstance(event.what, ExceptionRaised) and noticed < event.place.offset:
+            return True
         ends = isinstance(event.what, CutShort) or (not by_hand and _is_secondary(event.what))
         return ends and stops.get(event.place.source, event.place.offset) < event.place.offset
 
     return bool(stops) and all(_is_sigterm(event) or follows(event) for event in timeline.trouble)
+
+
+def _own_notices(
+    timeline: Timeline, cancels: Sequence[Event[CancelledByUser]]
+) -> dict[tuple[str, int | None], int]:
+    """Where a process that had worked noticed that it was interrupted: what it raises then follows."""
+    is_single = not timeline.ranks_seen and (timeline.expected or 1) == 1
+    worked = offsets_by_source(timeline.of_kind(TrainingStep), max)
+    notices: dict[tuple[str, int | None], int] = {}
+    for event in cancels:
+        source, rank, offset = event.place.source, event.who.rank, event.place.offset
+        if (rank is not None or is_single) and -1 < worked.get(source, -1) < offset:
+            notices.setdefault((source, rank), offset)
+    return notices
 
 
 def _is_secondary(what: object) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nodedoctor.grouping import group_by
+from nodedoctor.nodeset import fold
 from nodedoctor.triage.describe import (
     blameable_identities,
     describe_briefly,
@@ -24,7 +25,7 @@ from nodedoctor.triage.patterns.host_limits import HostOom, MemoryUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import DuplicateGpu
 from nodedoctor.triage.patterns.progress import SettingMentioned
-from nodedoctor.triage.patterns.store import BarrierMissed
+from nodedoctor.triage.patterns.store import BarrierMissed, ClientsMissing, StoreWait
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.culprits import (
     find_culprits,
@@ -85,6 +86,9 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
             continue
         if name == "declared-mismatch" and compared:  # `collectives.declared` says more
             continue
+        if name == NEVER_STARTED and (names & _NOT_MET or timeline.has_any(_NOT_MET_EVENTS)):
+            yield _missing_member(cause, events)
+            continue
         first = min(events, key=timeline.moment)
         what = first.what
         ground = _symptom_ground(what)
@@ -98,6 +102,21 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
         who = f"{describe_briefly(blamed)}: " if culprits else ""
         headline = f"{who}{_symptom_message(timeline, first, events)}"
         yield Candidate(cause, ground, sure, headline, tuple(events[:4]), culprits)
+
+
+NEVER_STARTED = "container-never-started"
+_NOT_MET = frozenset(("rendezvous-failed", "agent-unheard", "coordinator-unreachable"))
+_NOT_MET_EVENTS = (ClientsMissing, StoreWait, BarrierMissed)
+"""What members of a job print that wait for one which does not come."""
+
+
+def _missing_member(cause: Cause, events: Sequence[Event[Symptom]]) -> Candidate:
+    """A member of a job that never started: its fault explains why the others did not meet."""
+    hosts = sorted({event.who.host for event in events if event.who.host})
+    who = f"{fold(hosts)}: " if hosts else ""
+    headline = f"{who}{events[0].what.sentence}, and the others waited for it"
+    culprits = tuple(Identity(host=host) for host in hosts)
+    return Candidate(cause, "fault", "medium", headline, tuple(events[:4]), culprits)
 
 
 def _symptom_ground(what: Symptom) -> Ground:
