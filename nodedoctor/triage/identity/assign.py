@@ -67,7 +67,7 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     if collectors:
         sources = {source: stats.without_hosts(collectors) for source, stats in sources.items()}
     own_hosts = {source: stats.own_hosts for source, stats in sources.items()}
-    events = [_without_foreign_host(event, own_hosts[event.place.source]) for event in events]
+    events = [_without_foreign_host(event, own_hosts.get(event.place.source, ())) for event in events]
     events = _without_launcher_tasks(events, sources)
     world = world_size(events)
     owners = identities_from_paths(sources, world)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from hypothesis import given
@@ -113,3 +114,15 @@ def test_what_ras_says_of_one_job_is_not_said_of_another() -> None:
     small = (RankProcess(100 + n, n, 4, 4, ("R", "R"), local_rank=n, ticks=200, job="b") for n in range(4))
     verdict = judge_live(LiveJob("node-1", (*large, *small), (text, text))).verdict
     assert [(who.rank, who.pid) for who in verdict.culprits] == [(2, 102)]
+
+
+def test_a_document_of_ras_has_no_lines_and_names_the_rank(tmp_path: Path) -> None:
+    ranks = [{"rank": 0, "host": "192.0.2.7", "pid": 100}]
+    missing = [{"rank": 1, "host": "192.0.2.8", "pid": 101, "considered_dead": False, "unresponsive": True}]
+    sizes = {"size": 2, "ranks_count": 1, "missing_ranks_count": 1}
+    group = {"hash": "0x1", **sizes, "ranks": ranks, "missing_ranks": missing}
+    path = tmp_path / "ras.log"
+    document = {"nccl_version": "2.29.1", "communicators_count": 1, "communicators": [group]}
+    path.write_text(json.dumps(document, indent=2))
+    verdict = examine_job([str(path)]).verdict
+    assert [(who.rank, who.host) for who in verdict.culprits] == [(1, "192.0.2.8")]
