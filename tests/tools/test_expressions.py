@@ -19,6 +19,7 @@ SAFE = {
     r"lib(?:nccl|nccl-net|rccl|cuda|nvidia-ml|torch_cuda)": "a line of /proc/PID/maps: a path of 4096 bytes",
     r"^(?:[A-Za-z]+=.*\n)*Id=": "what `systemctl show` prints of units that we name",
     r"\n(?:(?![> \t]*hca_id:).*\n)*?": "begins at the name of one adapter, and ends before the next one",
+    r" *(\d+)[-:]\ ": "what all lines of a log begin with: it is matched there, and not searched for",
 }
 """Expressions, by a part of each, that are not linear, and why that does no harm."""
 
