@@ -21,7 +21,7 @@ def plural(noun: str) -> str:
 
 
 def singular_or_plural(number: float, singular: str, many: str) -> str:
-    """The word that fits a number: `agree(len(down), "is", "are")`."""
+    """The word that fits a number: `singular_or_plural(len(down), "is", "are")`."""
     return singular if number == 1 else many
 
 
