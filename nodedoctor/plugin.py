@@ -22,7 +22,7 @@ from nodedoctor.facts.fabric.fabric_manager import FabricManager
 from nodedoctor.facts.fabric.fabric_nodes import FabricNodes
 from nodedoctor.facts.fabric.imex_domain import ImexDomain
 from nodedoctor.facts.gpu.board import Board, GraceGpus
-from nodedoctor.facts.gpu.gpu_list import ListedGpus
+from nodedoctor.facts.gpu.gpu_list import ListedGpus, ListedNames
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
@@ -112,6 +112,7 @@ __all__ = [
     "Libraries",
     "Limits",
     "ListedGpus",
+    "ListedNames",
     "LoadedNccl",
     "Lspci",
     "LspciAcs",

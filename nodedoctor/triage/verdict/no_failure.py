@@ -23,6 +23,7 @@ from nodedoctor.triage.patterns.machine import GpuOnBus, HostAddress, TasksPlace
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, SettingMentioned, TrainingStep
 from nodedoctor.triage.patterns.secondary_errors import is_secondary
+from nodedoctor.triage.patterns.stacks import ends_in_package
 from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.timeline.belonging import without_nodes
@@ -256,7 +257,7 @@ def _is_clean_cancellation(timeline: Timeline) -> bool:
     def follows(event: Event[Any]) -> bool:
         noticed = notices.get((event.place.source, event.who.rank), 1 << 62)
         if isinstance(event.what, ExceptionRaised) and noticed < event.place.offset:
-            return True
+            return is_secondary(event.what) or ends_in_package(event.what.frames)
         ends = isinstance(event.what, CutShort) or (not by_hand and _is_secondary(event.what))
         return ends and stops.get(event.place.source, event.place.offset) < event.place.offset
 
@@ -266,7 +267,7 @@ def _is_clean_cancellation(timeline: Timeline) -> bool:
 def _own_notices(
     timeline: Timeline, cancels: Sequence[Event[CancelledByUser]]
 ) -> dict[tuple[str, int | None], int]:
-    """Where a process that had worked noticed that it was interrupted: what it raises then follows."""
+    """Where a process that had worked noticed that it was interrupted: what libraries raise then follows."""
     is_single = not timeline.ranks_seen and (timeline.expected or 1) == 1
     worked = offsets_by_source(timeline.of_kind(TrainingStep), max)
     notices: dict[tuple[str, int | None], int] = {}
