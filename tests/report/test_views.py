@@ -143,7 +143,7 @@ RESULTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
 @given(DOCUMENTS, st.lists(RESULTS | JSON, max_size=4), st.lists(DOCUMENTS, max_size=3))
 def test_any_document_is_read_into_a_report_that_every_view_shows(
     document: dict[str, Any], results: list[Any], asked: list[Any]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from say import caught, culprits, raised
+from tiers import some
 
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines.join import broken_width
@@ -156,7 +157,7 @@ BESIDE = [(name, text) for text, names in TEXTS.items() for name in names]
 
 
 @pytest.mark.parametrize("last", [{}, dict.fromkeys(range(4), DONE), {3: raised(3, ERROR)}])
-@pytest.mark.parametrize(("name", "text"), BESIDE)
+@pytest.mark.parametrize(("name", "text"), some(BESIDE, 4))
 def test_pages_changes_and_helpers_decide_nothing(
     name: str, text: str, last: dict[int, str], tmp_path: Path
 ) -> None:
