@@ -55,8 +55,9 @@ _DONE = re.compile(
 _FINISHED = re.compile(
     r"\bexiting (?:with |code |status ){0,2}0$|\b[Mm]ax number of steps has been reached\b"
     r"|\b(?:[Rr]un|[Oo]rchestrator|[Tt]rainer) finished(?:, exit|\W{0,3}$)"
-    r"|^(?:[\w.]{1,40}: )?(?:[Dd]one: |[Dd]one, |[Dd]one\. |[Dd]one after |[Ff]inished all |[Cc]ompleted all )"
-    r"(?:total |all )?\d[\d,]{0,11} (?:training )?(?:[Ss]tep|[Ee]poch|[Ii]teration)s\b(?!.{0,9}\d)"
+    r"|^(?:[\w.]{1,40}: )?(?:[Dd]one: |[Dd]one, |[Dd]one\. |[Dd]one after |[Ff]inished all "
+    r"|[Cc]ompleted all )(?:total |all )?\d[\d,]{0,11} (?:training )?"
+    r"(?:[Ss]tep|[Ee]poch|[Ii]teration)s\b(?!.{0,9}\d)"
     r"|\bEnd time of running main\b|\bTraining Completed\b"
 )
 """The same of MaxText, NeMo, prime-rl, ms-swift and axolotl, and scripts that count what they did."""
