@@ -39,9 +39,9 @@ retried
     |(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b
 again
   {}; re-opening the file
-    (?:(?<=[:;,(\]-] )|(?<=^))re-?
+    (?:^|(?<=[:;,(\]-] ))re-?
     (?:open|creat|build|load|connect|initiali[sz]|queu|schedul|submitt|sampl|read)ing\b
-    |(?:(?<=[;,:] )|(?<=^)|(?<=was )|(?<=and ))re-?
+    |(?:^|(?<=[;,:] )|(?<=was )|(?<=and ))re-?
     (?:opened|connected|built|loaded|created|queued|scheduled|submitted)(?: ok)?(?=\W{0,3}$|[;,] )
     |connection restored\b|put back in(?:to)? the queue\b
 replaced

@@ -25,7 +25,9 @@ _ROW = re.compile(
     r"(?:[a-z0-9][\w-]{0,62} +)?(?P<pod>[a-z0-9][\w.-]{1,252})\s+\d{1,3}/\d{1,3}\s+(?P<state>\S+)\s+\d"
 )
 """A row of `kubectl get pods`: with -A its namespace, name, ready containers, status, restarts."""
-_STATES = ("container-never-started", "crash-loop")
+NEVER_STARTED = "container-never-started"
+"""The symptom of a pod whose program did not begin."""
+_STATES = (NEVER_STARTED, "crash-loop")
 """Symptoms of pods that a row or a description shows."""
 _STATE = re.compile(r"\s*(?P<last>Last )?State:\s+(?P<state>\w+)$")
 """A container's state, and the one before the restart behind which it is what it is now."""

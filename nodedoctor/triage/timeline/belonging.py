@@ -39,6 +39,8 @@ class JobMembers:
     sources: frozenset[str]
     numbers: frozenset[str]
     hosts: frozenset[str]
+    host_forms: frozenset[str]
+    """The names of its hosts without their digits: of the same cluster all are alike."""
     pods: frozenset[str]
     """The pods that are listed, where the job's hosts are among them."""
 
@@ -50,19 +52,21 @@ class JobMembers:
         host = short_host(event.who.host)
         if not self.hosts or not host or event.who.rank is not None or event.place.source in self.sources:
             return False
-        same_form = mask_digits(host) in set(map(mask_digits, self.hosts))
-        return host not in self.hosts and not is_address(host) and (same_form or host in self.pods)
+        is_of_cluster = mask_digits(host) in self.host_forms or host in self.pods
+        return host not in self.hosts and not is_address(host) and is_of_cluster
 
 
 def find_members(events: Sequence[Event[Any]]) -> JobMembers:
     """What is known of a job by its own logs: those in which ranks speak, or somebody counts or fails."""
     sources = frozenset(event.place.source for event in events if _is_of_job(event))
-    located, world = locate_ranks(events), world_size(events)
+    with_others = any(event.place.source not in sources for event in events)
+    located, world = (locate_ranks(events), world_size(events)) if with_others else ({}, None)
     is_whole = world is not None and set(range(world)) <= located.keys()
     hosts = frozenset(map(short_host, located.values())) if is_whole else frozenset()
     pods = frozenset(short_host(event.who.host) for event in events if event.what is Mark.POD_LISTED)
     numbers = frozenset(number for source in sources if (number := job_number(source)))
-    return JobMembers(sources, numbers, hosts, frozenset() if pods.isdisjoint(hosts) else pods)
+    pods = frozenset() if pods.isdisjoint(hosts) else pods
+    return JobMembers(sources, numbers, hosts, frozenset(map(mask_digits, hosts)), pods)
 
 
 def drop_foreign(events: Iterable[Event[Any]]) -> tuple[list[Event[Any]], list[SideError]]:

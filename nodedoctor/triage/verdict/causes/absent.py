@@ -184,12 +184,10 @@ def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[L
     What a job prints without a rank is mostly of its first one.
     """
     for event in reversed(timeline.of_kind(LongWork)):
-        rank = 0 if event.who.rank is None and ranks is not None else event.who.rank
-        of_others = rank is not None and (
-            (rank in timeline.waiting_ranks and rank == event.who.rank)
-            or (ranks is not None and rank not in ranks)
-        )
-        if timeline.late(event) or is_brief(event.text) or of_others:
+        rank = event.who.rank
+        waited = rank is not None and rank in timeline.waiting_ranks
+        of_others = ranks is not None and (rank or 0) not in ranks
+        if timeline.late(event) or is_brief(event.text) or waited or of_others:
             continue
         steps = [e for e in timeline.of_kind(TrainingStep) if e.place.source == event.place.source]
         later_steps = [e for e in steps if e.place.offset > event.place.offset and not timeline.late(e)]

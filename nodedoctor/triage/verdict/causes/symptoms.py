@@ -22,6 +22,7 @@ from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.frameworks import CollectiveShape
 from nodedoctor.triage.patterns.host_limits import HostOom, MemoryUser
+from nodedoctor.triage.patterns.kubernetes import NEVER_STARTED
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import DuplicateGpu
 from nodedoctor.triage.patterns.progress import SettingMentioned
@@ -104,7 +105,6 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
         yield Candidate(cause, ground, sure, headline, tuple(events[:4]), culprits)
 
 
-NEVER_STARTED = "container-never-started"
 _NOT_MET = frozenset(("rendezvous-failed", "agent-unheard", "coordinator-unreachable"))
 _NOT_MET_EVENTS = (ClientsMissing, StoreWait, BarrierMissed)
 """What members of a job print that wait for one which does not come."""
