@@ -15,7 +15,7 @@ import pytest
 from fakes import build_nvml, nvml_env, write_config
 from recorded import STORE
 
-pytest_plugins = ("no_skips", "share_of_tests", "side_by_side", "trial_table")
+pytest_plugins = ("no_skips", "share_of_tests", "side_by_side", "tiers", "trial_table")
 examples.load_profile()
 gc.disable()  # until all tests are imported: a third of what that costs
 # A shell's background jobs ignore these, and nohup the last; what tests start and end must not inherit that.

@@ -100,6 +100,7 @@ def python(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_first_check_judges_its_node(tmp_path: Path) -> None:
     node = follow(tmp_path / "tree")
     for uptime, status in (("42.00 80.00", "warn"), ("86400.00 80.00", "pass")):

@@ -72,6 +72,7 @@ def judged(session: Session, seen: dict[str, Observation]) -> Report:
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_no_text_breaks_anything(sessions, data):

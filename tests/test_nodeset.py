@@ -7,7 +7,6 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import first
 
 from nodedoctor.nodeset import MOST, NodeSetError, expand, expand_nodes, fold, is_name, natural_key, of_file
 
@@ -119,9 +118,8 @@ def test_a_file_names_a_node_that_no_command_mistakes(name: str):
     assert is_name(of_file(f"day/{name.replace('/', '')}.json.gz"))
 
 
-@pytest.mark.parametrize(
-    "unit", first(4, ["a1", "[1,", "1,", "[", "[1]", "[1-2]", "[0-9", "a[1", "1", "a", "-"])
-)
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("unit", ["a1", "[1,", "1,", "[", "[1]", "[1-2]", "[0-9", "a[1", "1", "a", "-"])
 def test_a_word_of_any_length_takes_no_more_than_its_length(unit: str):
     """What stands for no node is left as it is."""
     word = unit * (300_000 // len(unit))

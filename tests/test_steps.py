@@ -41,6 +41,7 @@ def test_there_are_many_fixes_and_steps_of_every_role():
     assert {step.role for _, step in every_step()} == {"look", "keep", "repair", "last-resort", "verify"}
 
 
+@pytest.mark.slow
 def test_every_command_is_one_line_that_bash_reads():
     script = []
     for where, step in every_step():
@@ -176,6 +177,7 @@ def test_templates_are_literals_of_ours():
             assert not made or path.name in MAKERS, f"{path}:{node.lineno}"
 
 
+@pytest.mark.slow
 def test_every_template_keeps_the_laws_whatever_node_it_is_for():
     templates = list(_templates())
     assert len(templates) > 150

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from targets import NODES, TARGETS_OF_JSON, printed, session_of, targets
-from tiers import first
 from wrong_values import IN_TEXT, NESTS, WRONG, distinct, numbers, put
 
 from nodedoctor.json_shapes import DEEPEST, loaded
@@ -48,7 +47,8 @@ def wrong(text: str) -> Iterator[str]:
             yield put(document, path, WRONG[turn * 7 % len(WRONG)])
 
 
-@pytest.mark.parametrize("probe", first(0, sorted(probes())))
+@pytest.mark.slow
+@pytest.mark.parametrize("probe", sorted(probes()))
 def test_values_of_every_probe(probe: str) -> None:
     place, text = probes()[probe]
     every = list(wrong(text))
@@ -56,6 +56,7 @@ def test_values_of_every_probe(probe: str) -> None:
         printed(probe, [NODES[place]], b"\0\0" + given.encode("utf-8", "surrogatepass"))
 
 
+@pytest.mark.slow
 def test_some_values_of_some_probes() -> None:
     for turn, (probe, (place, text)) in enumerate(sorted(probes().items())[::4]):
         every = list(wrong(text))
@@ -63,7 +64,8 @@ def test_some_values_of_some_probes() -> None:
         printed(probe, [NODES[place]], b"\0\0" + given.encode("utf-8", "surrogatepass"))
 
 
-@pytest.mark.parametrize("share", first(1, [20, 100]))
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("share", [20, 100])
 @pytest.mark.parametrize("values", [NESTS, WRONG], ids=["nests", "wrong values"])
 @pytest.mark.parametrize("door", DOORS)
 def test_a_wrong_value_in_a_document_from_outside(door: str, values: tuple[str, ...], share: int) -> None:

@@ -49,6 +49,7 @@ def test_a_healthy_node_is_accepted(node: Node):
     assert all(row["floor"] and row["floor_source"] for row in document["rows"])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "text", "operation", "code"),
     [

@@ -31,6 +31,7 @@ def look(rank: RankSample) -> capture.Capture:
     return asyncio.run(capture.look_twice([rank], host="gpu-1", twice=0.1))
 
 
+@pytest.mark.slow
 def test_only_a_pipe_that_a_rank_reads_is_written_to(tmp_path: Path) -> None:
     prefix = str(tmp_path / "fr-")
     os.mkfifo(f"{prefix}0.pipe")
@@ -87,6 +88,7 @@ def test_what_a_node_says_comes_back_as_it_was() -> None:
         assert (before.ticks, before.local_rank, before.job) == (after.ticks, after.local_rank, after.job)
 
 
+@pytest.mark.slow
 def test_several_jobs_on_a_node_are_kept_apart() -> None:
     both = (*look(me(job="1")).live.processes, *look(me(job="2")).live.processes)
     notes = judge_live(LiveJob("gpu-1", both)).verdict.coverage.notes
@@ -103,6 +105,7 @@ WITHOUT = ("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
 """As root in a container has it."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_which_right_is_missing_and_how_a_container_gets_it() -> None:
     with subprocess.Popen(["setpriv", "--reuid=65534", "--clear-groups", "sleep", "60"]) as other:
@@ -120,6 +123,7 @@ def test_which_right_is_missing_and_how_a_container_gets_it() -> None:
     assert "CAP_SYS_PTRACE" in told[1] and "--cap-add SYS_PTRACE" in told[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_root_with_fewer_capabilities_may_not_look_at_root_with_more() -> None:
     """A debug container beside a privileged one: all its attempts fail (ptrace(2), commoncap)."""

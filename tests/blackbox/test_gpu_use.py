@@ -69,6 +69,7 @@ def verdict(uses: Mapping[int, GpuUse], **of_rank_2: object) -> Verdict:
     return judge_live(LiveJob("gpu-7", tuple(processes))).verdict
 
 
+@pytest.mark.slow
 def test_the_rank_whose_gpu_is_idle_while_all_others_wait(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +87,7 @@ def test_the_rank_whose_gpu_is_idle_while_all_others_wait(
     assert working.outcome == "undetermined", "it may be at work on something else, and come yet"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "moved"),
     [
@@ -123,6 +125,7 @@ def test_gpus_alone_name_nobody_else(
     assert found.culprits == ()
 
 
+@pytest.mark.slow
 def test_a_slow_clock_stands_beside_its_peers(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

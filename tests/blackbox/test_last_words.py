@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from forked import nodedoctor_forked
-from tiers import first
 
 RUN = (sys.executable, "-m", "nodedoctor", "run")
 FLOOD = "for n in range(40000): print('step', n, 'loss: 2.1', 'x' * 100)\n"
@@ -24,7 +23,8 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", first(1, ENDS))
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ENDS)
 def test_the_folder_is_judged_as_the_job_was(end: str, tmp_path: Path) -> None:
     program = f"import os, sys, time\nprint('step 1 loss: 2.0', flush=True)\ntime.sleep(0.5)\n{ENDS[end]}\n"
     argv = [*RUN, "--dir", str(tmp_path / "jobs"), "--", sys.executable, "-c", program]

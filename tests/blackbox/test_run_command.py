@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from forked import nodedoctor_forked
-from tiers import first
 
 RUN = (sys.executable, "-m", "nodedoctor", "run")
 
@@ -53,7 +52,8 @@ def test_a_command_that_cannot_be_started(command: str, code: int, tmp_path: Pat
     assert command in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("number", first(1, [signal.SIGKILL, signal.SIGSEGV, signal.SIGRTMIN]))
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGRTMIN])
 def test_ends_by_the_signal_of_the_command(number: int, tmp_path: Path) -> None:
     done = run(tmp_path, "sh", "-c", f"kill -{int(number)} $$")
     assert (done.returncode, "Traceback" in done.stderr) == (-number, False)
@@ -92,6 +92,7 @@ def test_a_reader_that_has_gone(tmp_path: Path) -> None:
     assert done.stdout.split() == ["y", "141"]
 
 
+@pytest.mark.slow
 def test_signals_reach_the_command_once(tmp_path: Path) -> None:
     script = (
         "trap 'n=$((n+1)); echo got' USR1; trap 'exit $n' TERM; n=0; echo ready; while :; do sleep 0.05; done"
@@ -117,6 +118,7 @@ def test_signals_that_are_ignored_stay_so(tmp_path: Path) -> None:
         assert subprocess.run(job, capture_output=True, text=True, timeout=60).stdout.split() == wanted
 
 
+@pytest.mark.slow
 def test_the_job_goes_on_when_nodedoctor_is_killed(tmp_path: Path) -> None:
     script = "echo ready; sleep 1.5; echo still here"
     argv = [*RUN, "--dir", str(tmp_path), "--", "sh", "-c", script]
@@ -181,6 +183,7 @@ def commands(parent: int) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_set_for_the_job_and_what_is_left_alone(tmp_path: Path) -> None:
     argv = [*RUN, "--dir", str(tmp_path), "--", "env"]
     env = {**os.environ, "NCCL_DEBUG": "INFO", "TORCH_FR_BUFFER_SIZE": "77"}
@@ -237,6 +240,7 @@ class Terminal:
         os.waitpid(self.pid, 0)
 
 
+@pytest.mark.slow
 def test_on_a_terminal(tmp_path: Path) -> None:
     """A terminal for the command, Ctrl-C to it alone, Ctrl-Z and fg as without us."""
     terminal = Terminal()
@@ -354,6 +358,7 @@ def test_signals_that_the_parent_blocked_are_heard(tmp_path: Path) -> None:
     assert subprocess.run(argv, preexec_fn=blocked, timeout=60, capture_output=True).returncode == 7
 
 
+@pytest.mark.slow
 def test_a_signal_while_the_watch_ends_is_not_told_as_an_error_of_the_job(tmp_path: Path) -> None:
     """The loop hears signals through a pipe that it closes; SIGCHLD does no harm to whom it is sent."""
     argv = [sys.executable, "-m", "nodedoctor", "run", "--dir", str(tmp_path), "--", "sleep", "0.3"]
@@ -369,20 +374,18 @@ PREEMPTED = "slurmstepd: error: *** JOB 9 ON n020 CANCELLED AT 2026-11-07T10:48:
 LOST = "srun: error: Node failure on n023"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("script", "code"),
-    first(
-        5,
-        [
-            ("echo step 1 loss 2; exit 0", 0),
-            (f"echo '{PREEMPTED}'; exit 1", 10),
-            (f"echo '{LOST}'; exit 1", 11),
-            ("echo 'ValueError: no such column'; exit 1", 12),
-            ("exit 10", 13),  # the command's own codes mean nothing
-            ("echo step 1 loss 2; exit 3", 13),  # a log without a failure: it was cut off
-            ("kill -9 $$", 13),
-        ],
-    ),
+    [
+        ("echo step 1 loss 2; exit 0", 0),
+        (f"echo '{PREEMPTED}'; exit 1", 10),
+        (f"echo '{LOST}'; exit 1", 11),
+        ("echo 'ValueError: no such column'; exit 1", 12),
+        ("exit 10", 13),  # the command's own codes mean nothing
+        ("echo step 1 loss 2; exit 3", 13),  # a log without a failure: it was cut off
+        ("kill -9 $$", 13),
+    ],
 )
 def test_it_ends_with_the_code_of_the_decision(script: str, code: int, tmp_path: Path) -> None:
     bad = tmp_path / "bad.txt"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import ranks
-from tiers import first
 
 from nodedoctor.blackbox.job_environment import HOOK
 from nodedoctor.children.programs import child
@@ -35,24 +34,22 @@ def shown(folder: Path, version: str, *command: str, **env: str) -> list[str]:
     return list(json.loads(done.stdout))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("version", "read"),
-    first(
-        2,
-        [
-            ("2.7.1+cu126", ["TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"]),
-            ("2.10.0+cu128", ["TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
-            ("2.11.0", ["TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
-            (
-                "2.8.0",
-                ["TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"],
-            ),  # for its pipe
-            ("2.13.0+cpu", ["TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
-            ("3.0.0a0+git1234", ["TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
-            ("", list(NAMES)),  # no torch: whatever it starts may have one
-            ("of unknown version", list(NAMES)),
-        ],
-    ),
+    [
+        ("2.7.1+cu126", ["TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"]),
+        ("2.10.0+cu128", ["TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
+        ("2.11.0", ["TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
+        (
+            "2.8.0",
+            ["TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"],
+        ),  # for its pipe
+        ("2.13.0+cpu", ["TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
+        ("3.0.0a0+git1234", ["TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
+        ("", list(NAMES)),  # no torch: whatever it starts may have one
+        ("of unknown version", list(NAMES)),
+    ],
 )
 def test_the_one_name_that_this_torch_reads(version: str, read: list[str], tmp_path: Path) -> None:
     assert shown(tmp_path, version, ranks.python(), "-c", SHOW) == read

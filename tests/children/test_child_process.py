@@ -64,6 +64,7 @@ def test_a_start_that_is_cancelled_ends_with_its_child(data: bytes | None):
     assert gone(word)
 
 
+@pytest.mark.slow
 def test_a_start_that_is_cancelled_alone_ends_with_its_child():
     word = f"96{os.getpid()}"
 
@@ -116,6 +117,7 @@ def test_a_hang_is_killed_and_what_it_said_is_kept():
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 def test_a_child_that_survives_sigkill_is_left_behind(monkeypatch):
     spared = []
     monkeypatch.setattr(os, "killpg", lambda pid, number: spared.append(pid))
@@ -183,6 +185,7 @@ def test_tools_in_sbin_are_found_and_the_locale_is_plain(monkeypatch):
     assert "/usr/sbin" in seen.text and "C.UTF-8" in seen.text
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_when_the_loop_ends_with_children_about():
     code = (
         "import asyncio, os\n"
@@ -257,6 +260,7 @@ def test_a_child_finds_the_packages_of_this_very_environment():
         assert seen.text.strip() == str(importlib.util.find_spec(name).origin)
 
 
+@pytest.mark.slow
 def test_the_stdin_of_a_tied_child_ends_only_when_it_is_let_go(tmp_path):
     told = tmp_path / "told"
     waiter = (

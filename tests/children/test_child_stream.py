@@ -35,6 +35,7 @@ def test_no_line_of_a_flood_is_lost_however_late_the_reader():
     assert [text for fd, text in lines if fd == 1] == [str(n) for n in range(50_000)]
 
 
+@pytest.mark.slow
 def test_a_late_reader_holds_the_child_back(tmp_path):
     """Else the answers of a thousand nodes would wait in our memory."""
 

@@ -77,6 +77,7 @@ TOLD = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("what", TOLD)
 def test_a_fork_answers_as_a_fresh_interpreter_does(server, tmp_path, what):
     asked = program(tmp_path, TOLD[what], "a b", "")
@@ -116,6 +117,7 @@ def test_without_psutil_only_the_program_that_needs_it_fails(tmp_path, monkeypat
     assert "psutil" in missing.note and "cmdline" in well.text
 
 
+@pytest.mark.slow
 def test_what_was_begun_ahead_is_handed_over(server, tmp_path):
     """However far it is by then, it ran once and all that it said is there: none of its output is lost."""
     log = tmp_path / "log"
@@ -143,6 +145,7 @@ def test_what_was_begun_ahead_is_handed_over(server, tmp_path):
     assert log.read_text() == "ran\n" * 5
 
 
+@pytest.mark.slow
 def test_what_was_begun_ahead_and_never_asked_for_is_ended(server, tmp_path):
     file = tmp_path / "pid"
     code = f"open({str(file)!r}, 'w').write(str(os.getpid())); sys.stdout.flush(); time.sleep(600)"
@@ -185,6 +188,7 @@ def test_a_fork_goes_by_its_programs_name(server, tmp_path):
     assert told.text.split() == ["told0"]
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_killed_with_what_it_started_and_holds_up_nobody(server, tmp_path):
     hang = (
         "[signal.signal(s, signal.SIG_IGN) for s in (1, 2, 15)]; print(os.fork(), flush=True); time.sleep(99)"
@@ -197,6 +201,7 @@ def test_one_that_hangs_is_killed_with_what_it_started_and_holds_up_nobody(serve
     assert gone(grandchild)
 
 
+@pytest.mark.slow
 def test_one_that_survives_sigkill_is_left_behind(server, tmp_path, monkeypatch):
     spared: list[int] = []
     monkeypatch.setattr(os, "killpg", lambda pid, number: spared.append(pid))
@@ -232,6 +237,7 @@ def test_a_server_that_does_not_answer_is_done_without(server, tmp_path, monkeyp
     assert server._process.poll() is not None
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_takes_no_answer_along(server, tmp_path):
     async def go() -> tuple[Observation, Observation]:
         slow = program(tmp_path, "print('begun', flush=True); time.sleep(1); print('done')")
@@ -247,6 +253,7 @@ def test_a_server_that_dies_takes_no_answer_along(server, tmp_path):
     assert hung.outcome is Outcome.TIMEOUT
 
 
+@pytest.mark.slow
 def test_the_server_ends_with_us(tmp_path):
     code = (
         "import os, sys\n"
@@ -306,6 +313,7 @@ def sleeper(**more: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "600"], start_new_session=True, env={**os.environ, **more})
 
 
+@pytest.mark.slow
 def test_an_end_that_nobody_hears_of_costs_no_other_end(asked_of):
     """A program ends while there is nobody left to be told, and a message is still unread."""
     serving, ours = asked_of
@@ -329,6 +337,7 @@ def test_an_end_that_nobody_hears_of_costs_no_other_end(asked_of):
         left.kill()
 
 
+@pytest.mark.slow
 def test_who_died_before_it_read_what_it_was_told_leaves_nothing(asked_of):
     """The kernel then says "connection reset" instead of the end."""
     serving, ours = asked_of
@@ -346,6 +355,7 @@ def test_who_died_before_it_read_what_it_was_told_leaves_nothing(asked_of):
         left.kill()
 
 
+@pytest.mark.slow
 def test_what_nobody_told_of_is_found_by_its_mark(asked_of, mark):
     serving, ours = asked_of
     told_of, strange = sleeper(**{fork_server.MARK: mark}), sleeper(**{fork_server.MARK: f"{mark}-too"})

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from fake_python import add_torch, ask
-from tiers import some
 
 from nodedoctor.children.untrusted_files import Writers, mounted_by_users
 
@@ -181,7 +180,8 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize("plant", some(PLANTED, 3))
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("plant", PLANTED)
 def test_what_another_user_has_in_root_s_environment(venv, shared, mark, planted, plant):
     (shared / "theirs").mkdir()
     plant(site_of(venv), shared / "theirs", planted)

@@ -13,7 +13,6 @@ from pathlib import Path
 import jsonschema
 import pytest
 from forked import nodedoctor_forked
-from tiers import some
 
 from nodedoctor.cli.main import MODULES
 from nodedoctor.cli.reference import SCHEMAS as DOCUMENTS
@@ -86,47 +85,45 @@ def test_quiet_shows_only_problems():
     assert "doctor.plugins" not in quiet.stdout
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("words", "says"),
-    some(
-        [
-            (["no.such"], "no check or subject 'no.such'"),
-            (["doctor.plugin"], "did you mean doctor.plugins"),
-            (["--tag", "fats"], "did you mean fast"),
-            (["--expect", "gpu=H100", "--expect", "drivr=570"], "did you mean driver"),
-            (["--expect", "/no/such/file"], "/no/such/file"),
-            (["--since", "yesterday"], "--since: expected"),
-            (["--exec", "docker exec 'x"], "No closing quotation"),
-            (["--since", "99999999999d"], "too far back"),
-            (["--deadline", "0"], "--deadline"),
-            (["--deadline", "soon"], "--deadline"),
-            (["--replay", "/no/such/node"], "nodedoctor: /no/such/node: No such file or directory\n"),
-            (
-                ["--replay", str(REPOSITORY / "README.md")],
-                "README.md: not a recorded node: `nodedoctor read /",
-            ),
-            (["--replay", "/etc/passwd"], "not a recorded node"),
-            (["--checks", "/no/such/folder"], "no folder of checks"),
-            (["--record", "/no/such/folder/x.zip"], "no folder /no/such/folder"),
-            (["--nonsense"], "unknown option --nonsense; see"),
-            (["--jsn"], "nodedoctor: unknown option --jsn; did you mean --json?\n"),
-            (["fleet", "--jsn"], "unknown option --jsn; did you mean --json?\n"),
-            (["triage", "--jsn=1", "x"], "unknown option --jsn; did you mean --json?\n"),
-            (["--text=no"], "nodedoctor: --text: takes no value, not 'no' (see"),
-            (["--fail-on"], "nodedoctor: --fail-on: needs a value (see"),
-            ([str(REPOSITORY / "README.md")], "README.md: not a check: `nodedoctor read "),
-            (
-                [str(REPOSITORY / "nodedoctor" / "demo" / "healthy")],
-                "not a check: it is a recorded node; `nodedoctor --replay /",
-            ),
-            (["--json", "--text"], "not allowed with"),
-            (["list"], "missing: kind"),
-            (["list", "everything"], "everything"),
-            (["schema", "world"], "world"),
-            (["explain", "qwertyuiop"], "qwertyuiop"),
-        ],
-        4,
-    ),
+    [
+        (["no.such"], "no check or subject 'no.such'"),
+        (["doctor.plugin"], "did you mean doctor.plugins"),
+        (["--tag", "fats"], "did you mean fast"),
+        (["--expect", "gpu=H100", "--expect", "drivr=570"], "did you mean driver"),
+        (["--expect", "/no/such/file"], "/no/such/file"),
+        (["--since", "yesterday"], "--since: expected"),
+        (["--exec", "docker exec 'x"], "No closing quotation"),
+        (["--since", "99999999999d"], "too far back"),
+        (["--deadline", "0"], "--deadline"),
+        (["--deadline", "soon"], "--deadline"),
+        (["--replay", "/no/such/node"], "nodedoctor: /no/such/node: No such file or directory\n"),
+        (
+            ["--replay", str(REPOSITORY / "README.md")],
+            "README.md: not a recorded node: `nodedoctor read /",
+        ),
+        (["--replay", "/etc/passwd"], "not a recorded node"),
+        (["--checks", "/no/such/folder"], "no folder of checks"),
+        (["--record", "/no/such/folder/x.zip"], "no folder /no/such/folder"),
+        (["--nonsense"], "unknown option --nonsense; see"),
+        (["--jsn"], "nodedoctor: unknown option --jsn; did you mean --json?\n"),
+        (["fleet", "--jsn"], "unknown option --jsn; did you mean --json?\n"),
+        (["triage", "--jsn=1", "x"], "unknown option --jsn; did you mean --json?\n"),
+        (["--text=no"], "nodedoctor: --text: takes no value, not 'no' (see"),
+        (["--fail-on"], "nodedoctor: --fail-on: needs a value (see"),
+        ([str(REPOSITORY / "README.md")], "README.md: not a check: `nodedoctor read "),
+        (
+            [str(REPOSITORY / "nodedoctor" / "demo" / "healthy")],
+            "not a check: it is a recorded node; `nodedoctor --replay /",
+        ),
+        (["--json", "--text"], "not allowed with"),
+        (["list"], "missing: kind"),
+        (["list", "everything"], "everything"),
+        (["schema", "world"], "world"),
+        (["explain", "qwertyuiop"], "qwertyuiop"),
+    ],
 )
 def test_usage_errors_are_64_and_one_line(words, says):
     done = nodedoctor(*words)

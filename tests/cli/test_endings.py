@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from tiers import some
 
 NODEDOCTOR = (sys.executable, "-m", "nodedoctor")
 PATIENCE = 60.0
@@ -48,18 +47,16 @@ def hanging(tmp_path: Path) -> tuple[dict[str, str], str]:
     return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}, word
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"),
-    some(
-        [
-            (signal.SIGTERM, 143),
-            (signal.SIGHUP, 129),
-            (signal.SIGQUIT, 131),
-            (signal.SIGINT, 130),
-            (signal.SIGKILL, -9),
-        ],
-        4,
-    ),
+    [
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        (signal.SIGQUIT, 131),
+        (signal.SIGINT, 130),
+        (signal.SIGKILL, -9),
+    ],
 )
 def test_no_child_outlives_us(hanging: tuple[dict[str, str], str], number: int, code: int):
     env, word = hanging
@@ -100,19 +97,17 @@ def test_nohup_is_obeyed(hanging: tuple[dict[str, str], str]):
     assert running.returncode in (0, 2, 3) and document.endswith(b"}\n")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "words",
-    some(
-        [
-            "fleet --slurm --json",
-            "fleet --ssh n[1-3] --json",
-            "fleet --ssh n[1-3] --pairs",
-            "fleet --kube train/app=x --json",
-            "triage --live --ssh n[1-3]",
-            "expect",
-        ],
-        2,
-    ),
+    [
+        "fleet --slurm --json",
+        "fleet --ssh n[1-3] --json",
+        "fleet --ssh n[1-3] --pairs",
+        "fleet --kube train/app=x --json",
+        "triage --live --ssh n[1-3]",
+        "expect",
+    ],
 )
 def test_a_signal_while_the_first_question_is_open(hanging: tuple[dict[str, str], str], words: str):
     env, word = hanging

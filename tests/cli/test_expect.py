@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from test_plugins import nodedoctor
-from tiers import some
 
 from nodedoctor.engine.plugins import discover
 from nodedoctor.expectations import KEYS, ExpectError, checks_for, expectations
@@ -85,9 +84,10 @@ def test_a_recording_is_held_to_what_was_expected_of_it(tmp_path):
     assert json.loads(again.stdout)["results"] == json.loads(first.stdout)["results"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "word",
-    some(["gpus=abc", "gpus=", "gpus=-1", "pcie=5", "ib=8 x400", "driver=x", "torch=no", "gpu="], 4),
+    ["gpus=abc", "gpus=", "gpus=-1", "pcie=5", "ib=8 x400", "driver=x", "torch=no", "gpu="],
 )
 def test_a_value_that_means_nothing_is_a_usage_error(word, tmp_path):
     file = tmp_path / "node"

@@ -15,7 +15,6 @@ import pytest
 import recorded
 from fakes.tree import nvidia_tree
 from forked import nodedoctor_forked
-from tiers import first, some
 
 from nodedoctor.cli.exit_codes import exit_code
 from nodedoctor.declare.registry import Options
@@ -44,7 +43,8 @@ def gated(folder: Path, preview: bool = False, **expect: str) -> Report:
     return json_report.document(asyncio.run(session.diagnosis().run()))
 
 
-@pytest.mark.parametrize("folder", some(NODES, 40), ids=lambda folder: folder.name)
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("folder", NODES, ids=lambda folder: folder.name)
 @pytest.mark.parametrize("preview", [False, True])
 def test_the_checks_of_a_gate_say_what_all_checks_say(folder: Path, preview: bool):
     """What a gate leaves out changes nothing: the whole report gives the same answer."""
@@ -52,7 +52,8 @@ def test_the_checks_of_a_gate_say_what_all_checks_say(folder: Path, preview: boo
     assert gate.gate_of(gated(folder, preview)) == gate.gate_of(whole)
 
 
-@pytest.mark.parametrize("folder", some(NODES, 5), ids=lambda folder: folder.name)
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("folder", NODES, ids=lambda folder: folder.name)
 def test_a_gate_refuses_nothing_that_a_plain_run_passes(folder: Path):
     whole = json_report.document(recorded.judged(folder))
     told = gate.gate_of(whole)
@@ -63,6 +64,7 @@ def test_a_gate_refuses_nothing_that_a_plain_run_passes(folder: Path):
     assert gate.render(whole, told).count("\n") == 1
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "code", "words"),
     [
@@ -153,7 +155,8 @@ def test_what_decides_goes_before_what_could_not_be_judged():
     assert gate.gate_of(report)["exit"] == gate.DRAIN_WHEN_IDLE
 
 
-@pytest.mark.parametrize("load", first(1, [0, 8]))
+@pytest.mark.slow
+@pytest.mark.parametrize("load", [0, 8])
 def test_a_driver_that_hangs_is_a_verdict_also_under_load(tmp_path: Path, fake_nvml, load: int):
     nvidia_tree(tmp_path / "tree")
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(load)]

@@ -81,6 +81,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 DEMO = "nvlinks-down"
 
 
+@pytest.mark.slow
 def test_the_tools_are_read_only_and_have_their_schemas(answers: dict[str, Any]):
     tools = {tool.name: tool for tool in answers["tools"]}
     assert set(tools) == {"diagnose", "explain", "triage", "read", "fleet_reports"}

@@ -89,6 +89,7 @@ def unchanged(found: Any, report: dict[str, Any]) -> bool:
     return all(cause[key] == before[key] for key in ("owner", "action", "schedulable", "reason"))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -149,6 +150,7 @@ ENTRIES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(data=st.data(), made=ENTRIES)
 def test_less_journal_never_makes_a_node_sicker(report: dict[str, Any], data: st.DataObject, made: list[Any]):
     entries = [

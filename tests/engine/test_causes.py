@@ -14,7 +14,6 @@ import recorded
 from hypothesis import given
 from hypothesis import strategies as st
 from in_turn import in_turn
-from tiers import first, some
 
 from checks.kernel.xid import checks_of_same_fault
 from nodedoctor.declare.registry import Check
@@ -110,6 +109,7 @@ def test_a_cause_is_as_bad_as_what_it_explains(node: Path) -> None:
     assert [one.severity for one in ranks] == sorted((one.severity for one in ranks), reverse=True)
 
 
+@pytest.mark.slow
 @in_turn("node", NODES, ids=NAMES)
 def test_causes_change_neither_verdict_nor_counts(node: Path) -> None:
     report, _ = judged(node)
@@ -236,7 +236,8 @@ def related(one: str, other: str) -> bool:
     return any(a in {form.partition("@")[0] for form in CHECKS[b].explained_by} for a, b in pairs)
 
 
-@pytest.mark.parametrize("one", some(NODES, 15), ids=NAMES)
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("one", NODES, ids=NAMES)
 def test_two_faults_of_different_subjects_stay_two_causes(one: Path) -> None:
     report, devices = judged(one)
     for other in sick_nodes():
@@ -249,7 +250,8 @@ def test_two_faults_of_different_subjects_stay_two_causes(one: Path) -> None:
                 assert {cause.id, second.id} <= together, (one.name, other.name)
 
 
-@pytest.mark.parametrize("every", first(1, [3, 1]))
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("every", [3, 1])
 def test_what_one_gpu_has_explains_nothing_on_another(every: int) -> None:
     for one, other in itertools.product([*CHECKS][::every], repeat=2):
         results = [

@@ -14,7 +14,6 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_unseen import HEALTH, NODES
-from tiers import some
 from wrong_values import Place, places
 
 from nodedoctor.declare.registry import Check, probes_of
@@ -94,7 +93,8 @@ def deletions(document: Any) -> Iterator[Place]:
     return (place for _, place in places(document) if place and place != ("members",))
 
 
-@pytest.mark.parametrize("folder", some(NODES, 24), ids=lambda path: path.name)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("folder", NODES, ids=lambda path: path.name)
 @settings(max_examples=examples(FEWEST))
 @given(data=st.data())
 def test_no_deletion_from_an_answer_of_this_version_heals(folder: Path, data: st.DataObject) -> None:
@@ -111,7 +111,8 @@ def test_no_deletion_from_an_answer_of_this_version_heals(folder: Path, data: st
         assert failing.healed(probe, document) == [], probe
 
 
-@pytest.mark.parametrize("folder", some(NODES, 24), ids=lambda path: path.name)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("folder", NODES, ids=lambda path: path.name)
 @settings(max_examples=examples(FEWEST))
 @given(data=st.data())
 def test_no_deletion_of_a_key_from_an_answer_of_an_older_version_passes(
@@ -129,7 +130,8 @@ def test_no_deletion_of_a_key_from_an_answer_of_an_older_version_passes(
             assert [one for one in healed if one.endswith(" pass")] == [], (probe, place)
 
 
-@pytest.mark.parametrize("folder", some(NODES, 24), ids=lambda path: path.name)
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("folder", NODES, ids=lambda path: path.name)
 @settings(max_examples=examples(FEWEST))
 @given(data=st.data())
 def test_a_device_that_cannot_be_read_is_not_missing(folder: Path, data: st.DataObject) -> None:

@@ -36,6 +36,7 @@ def deaf(tmp_path):
     return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
 
+@pytest.mark.slow
 def test_a_driver_that_never_answers(tmp_path, fake_nvml, deaf):
     env = {**fake_nvml({"init_hang": 1}), **deaf}
     code, results, report, took = nodedoctor(tmp_path, "--deadline", "6", env=env)

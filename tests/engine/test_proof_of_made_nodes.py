@@ -301,6 +301,7 @@ CONTAINERS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_what_says_that_this_is_a_container_is_in_what_was_observed(name: str, tmp_path: Path) -> None:
     report = replay(tmp_path / "node", {**healthy(), **CONTAINERS[name]})
@@ -308,6 +309,7 @@ def test_what_says_that_this_is_a_container_is_in_what_was_observed(name: str, t
     assert found.evidence, found.summary
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", NODES)
 def test_what_a_fault_rests_on_is_in_what_was_observed(name: str, tmp_path: Path) -> None:
     changes, check = NODES[name]

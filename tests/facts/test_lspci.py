@@ -57,6 +57,7 @@ MODULE = "3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)"
 CARD = "3D controller: NVIDIA Corporation AD102GL [L40S] (rev a1)"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mark", [" (downgraded)", ""])
 @pytest.mark.parametrize("others", ["", " (ok)"])
 @pytest.mark.parametrize("odd", [0, 3])
@@ -90,6 +91,7 @@ def test_what_a_link_can_do_is_not_expected_where_it_is_not_shown(
     assert ("expected" in words) == any("expected" in finding.summary for finding in width.findings)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", [NIC, CARD, MODULE])
 @pytest.mark.parametrize("cap", [True, False])
 @pytest.mark.parametrize("speed", ["16", "2.5"])
@@ -110,6 +112,7 @@ def test_a_device_slower_than_its_kind_is_a_warning_and_an_idle_card_is_none(
     )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("speed", "sick"), [("2.5", True), ("5", True), ("8", True), ("16", False), ("32", False)]
 )
@@ -139,6 +142,7 @@ UPSTREAM = (
 )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", [NIC, CARD])
 @pytest.mark.parametrize(
     ("port", "state", "sick"),
@@ -219,6 +223,7 @@ def gpu_list(count: int, name: str = "NVIDIA H100 80GB HBM3") -> str:
 DISPLAY = "02:00.0 VGA compatible controller: NVIDIA Corporation GT218 [GeForce 210] (rev a2)\n"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("state", ["32GT/s, Width x16", ""])
 @pytest.mark.parametrize("display", ["", DISPLAY])
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def fleet(env: dict[str, str], nodes: str, *words: str) -> tuple[int, dict[str, 
     return done.returncode, document
 
 
+@pytest.mark.slow
 def test_a_node_that_meets_its_floors_and_is_slower_than_the_others_is_named(hosts: Hosts, tmp_path: Path):
     usual, slow = ({"disk_rates": disk_rates(rate)} for rate in (6.0, 2.0))
     env = hosts(gpu_1=usual, gpu_2=usual, gpu_3_motd=usual, gpu_4=slow)
@@ -83,6 +84,7 @@ def test_a_node_that_meets_its_floors_and_is_slower_than_the_others_is_named(hos
     assert max(map(len, text.splitlines())) <= 100
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_a_node_itself_and_what_gave_no_answer_decides(hosts: Hosts):
     slow = {"all_reduce_perf": all_reduce(244.0)}
     env = hosts(gpu_1={}, gpu_2=slow)

@@ -122,6 +122,7 @@ def test_how_to_look_again_is_what_works(ssh: dict[str, str], tmp_path: Path):
     assert told == ["$ nodedoctor fleet --ssh gpu-1 driver.gpus-present"]
 
 
+@pytest.mark.slow
 def test_nodes_are_asked_as_was_said(ssh: dict[str, str], tmp_path: Path):
     (tmp_path / "hosts").write_text("# all of them\ngpu-[1-2]  # two\nlogin\n")
     (tmp_path / "expect").write_text("gpus=8\n")

@@ -7,6 +7,7 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
+import pytest
 from examples import examples
 from forked import nodedoctor_forked
 from hypothesis import given, settings
@@ -90,6 +91,7 @@ print(json.dumps(report))
 """
 
 
+@pytest.mark.slow
 def test_a_fleet_that_is_asked_now_names_it_and_its_saved_reports_do_not(tmp_path: Path):
     repository = Path(__file__).parents[2]
     (tmp_path / "shift.py").write_text(SHIFT)

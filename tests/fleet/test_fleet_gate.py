@@ -105,6 +105,7 @@ def asked(tmp_path: Path) -> Any:
     return ask
 
 
+@pytest.mark.slow
 def test_enough_nodes_or_not(asked: Any, tmp_path: Path):
     words = ("--json", "--gate", "--passing", "good.txt", "--failing", "bad.txt")
     done = asked(*words, "--need", "2")

@@ -153,6 +153,7 @@ def test_a_task_hands_over_the_file():
     assert said["text"].strip() == "500000"
 
 
+@pytest.mark.slow
 def test_a_task_ends_in_time_and_leaves_nothing(tmp_path):
     script = f"trap '' TERM; echo half; sleep 60 & echo $! >{tmp_path}/pid; wait; sleep 60"
     began = time.monotonic()

@@ -239,6 +239,7 @@ def test_lists_for_schedulers(folder: Path, tmp_path: Path):
     assert bad.read_text() == "report2\n"
 
 
+@pytest.mark.slow
 def test_exit_codes(folder: Path):
     assert run("fleet", "--reports", str(folder)).returncode == 0
     assert run("fleet", "--fail-on", "warn", "--reports", str(folder)).returncode == 1

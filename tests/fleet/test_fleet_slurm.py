@@ -450,6 +450,7 @@ def test_an_srun_that_cannot_make_its_step_says_so_of_every_node(cluster):
     assert "Unable to create step for job 12: Access denied" in nodes["gpu-1"].note
 
 
+@pytest.mark.slow
 def test_a_node_without_nodedoctor_is_brought_the_single_file(cluster, tmp_path, monkeypatch):
     brought = tmp_path / "nodedoctor.pyz"
     brought.write_text(f"print({json.dumps(REPORT)!r})\n")

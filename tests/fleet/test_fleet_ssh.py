@@ -176,6 +176,7 @@ def test_nodedoctor_gets_less_time_than_its_node(cluster: Cluster):
     assert (cluster.folder / "gpu-1/told").read_text() == "--json --deadline 27\n"
 
 
+@pytest.mark.slow
 def test_nothing_that_hangs_outlives_its_deadline(cluster: Cluster):
     deaf = 'trap "" TERM HUP INT; echo $$ >"$HOME/pid"; while :; do sleep 1; done'
     cluster.host("gpu-1", nodedoctor=deaf)
@@ -219,6 +220,7 @@ def test_half_an_answer_is_none(cluster: Cluster):
     assert one("gpu-1").state == "unreadable"
 
 
+@pytest.mark.slow
 def test_every_node_is_told_apart(cluster: Cluster):
     cluster.host("gpu-1")
     cluster.host("gpu-2", before="exit 255")
@@ -414,6 +416,7 @@ SHELLS = [
 TYPED = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shell", SHELLS)
 @settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(TYPED, max_size=4))

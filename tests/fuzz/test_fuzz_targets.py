@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from in_turn import in_turn
 from mutate import HOW, LARGEST, Edit, apply
 from targets import BARRED, CORPUS, targets
-from tiers import first
 
 TARGETS = {target.name: target for target in targets()}
 EDITS = st.lists(
@@ -21,7 +20,8 @@ EDITS = st.lists(
 )
 
 
-@pytest.mark.parametrize("name", first(2, TARGETS))
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", TARGETS)
 @settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_anything_is_an_answer_or_an_announced_error(name: str, data: st.DataObject) -> None:
@@ -43,6 +43,7 @@ def test_no_edit_of_a_seed_begins_with_its_loss(name: str) -> None:
     assert max(map(len, TARGETS[name].seeds())) <= LARGEST
 
 
+@pytest.mark.slow
 def test_every_function_that_is_left_out_exists() -> None:
     """A name that has moved would be called with any text again."""
     assert set(BARRED) <= {str(reader) for reader in readers()}

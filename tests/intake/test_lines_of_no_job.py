@@ -6,7 +6,6 @@ import pytest
 import smi_texts
 from in_turn import in_turn
 from pastes import OF_LOGS, PASTES
-from tiers import first, some
 
 from nodedoctor.intake.cli import worst
 from nodedoctor.intake.commands import asks_machine, programs, remote_host
@@ -67,8 +66,9 @@ def reading(text: str) -> Reading:
     return read(["-"], stdin=text.encode())
 
 
+@pytest.mark.slow
 @in_turn("command", REFUSALS)
-@pytest.mark.parametrize("prompt", first(1, PROMPTS))
+@pytest.mark.parametrize("prompt", PROMPTS)
 def test_a_refusal_is_of_no_job(command: str, prompt: str):
     line = REFUSALS[command]
     result = reading(f"{prompt}{command}\n{line}\n{prompt}nvidia-smi\n{TABLE}")
@@ -115,7 +115,8 @@ def test_numbers_and_words_of_no_job_are_listed(command: str, prompt: str):
     assert sum(item.lines for item in result.unrecognised) == len(UNREAD[command].splitlines())
 
 
-@pytest.mark.parametrize("probe", some(PASTES, 12))
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("probe", PASTES)
 @in_turn("command", UNREAD)
 def test_a_job_below_what_no_reader_claims_is_judged(probe: str, command: str):
     text = f"$ {command}\n{UNREAD[command]}$ show\n{PASTES[probe]}$ tail -4 train.log\n{JOB}"
@@ -200,9 +201,10 @@ SENTENCES = [
 ]
 
 
+@pytest.mark.slow
 @in_turn("form", [*TITLES, *SENTENCES])
 @in_turn("fault", [fault for fault in FAULTS if "NCCL WARN" not in fault])
-@pytest.mark.parametrize("prompt", first(1, ["", *PROMPTS]))
+@pytest.mark.parametrize("prompt", ["", *PROMPTS])
 def test_what_a_person_writes_around_outputs_is_no_log(form: str, fault: str, prompt: str):
     words = form.format(fault)
     result = reading(f"{words}\n\n{prompt}nvidia-smi\n{TABLE}\nthanks in advance\n")
@@ -211,6 +213,7 @@ def test_what_a_person_writes_around_outputs_is_no_log(form: str, fault: str, pr
     assert next(item.first for item in result.unrecognised) == words
 
 
+@pytest.mark.slow
 @in_turn("form", TITLES)
 @in_turn("fault", FAULTS)
 def test_a_title_does_not_change_the_verdict_on_the_log_below_it(form: str, fault: str):
@@ -249,6 +252,7 @@ NO_GPUDIRECT = OF_LOGS["nccl-lines"]
 TRAINS = "".join(f"2026-03-01 04:05:{n:02} step {n} loss 2.{n}\n" for n in range(30))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("front", ["", "[1,0]<stdout>:", "2026-03-01T04:05:06Z "])
 @pytest.mark.parametrize(("before", "behind"), [("", ""), (SETS_UP, ""), (SETS_UP, TRAINS), ("", JOB)])
 def test_gpudirect_that_nccl_does_not_use_is_a_warning_beside_the_log(front: str, before: str, behind: str):

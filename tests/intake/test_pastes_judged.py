@@ -139,6 +139,7 @@ def test_what_a_paste_shows_to_be_wrong_is_said(tmp_path: Path, probe: str, text
     assert [one for one in alarms(replay(tmp_path, {probe: text})) if words in one]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("probe", "text"), WELL)
 def test_the_same_paste_of_a_healthy_node_gets_no_alarm(tmp_path: Path, probe: str, text: str):
     assert alarms(replay(tmp_path, {probe: text})) == []
@@ -287,6 +288,7 @@ def devinfo(*ports: str, part: int = 4129, lane: str = "100.0 Gbps (128)", first
     )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("layer", ["InfiniBand", "Ethernet"])
 @pytest.mark.parametrize("rated", [True, False])
 @pytest.mark.parametrize("ports", [2, 3, 4, 8])
@@ -425,6 +427,7 @@ def test_xid_149_is_as_grave_as_its_event(tmp_path: Path, severity: str, status:
     assert alarm.startswith(status) and "Xid 149" in alarm
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("first", "last"), [(n, m) for n in range(8) for m in range(n, 8)])
 def test_rows_of_the_table_are_read_without_its_head(tmp_path: Path, first: int, last: int):
     """Whatever part of the table was pasted: the GPU with errors is named, the others are no alarm."""
@@ -614,6 +617,7 @@ FRONTS = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0), (0,), (2, 1)])
 def test_a_kernels_log_is_known_by_its_front_whatever_it_says(

@@ -208,6 +208,7 @@ def test_blocks_of_df_are_counted_in_the_unit_of_its_heading(used: int, free: in
     }  # fmt: skip
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("space", ["", DF])
 @pytest.mark.parametrize(
     ("source", "point", "inodes", "left", "status"),
@@ -534,6 +535,7 @@ def test_a_row_of_df_is_no_prompt_and_its_share_is_that_of_df(tmp_path: Path, so
     assert json.loads(file_systems(parts.pieces))["statvfs"]["/work"]["used_percent"] == 66
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("status", ["True", "False"])
 @pytest.mark.parametrize("cut", range(3, 9))
 def test_conditions_are_read_below_whatever_heading_was_cut_off(tmp_path: Path, status: str, cut: int):
@@ -570,6 +572,7 @@ def pod_table(state: str, age: str, *, wide: bool = True, spaces: bool = False) 
     return "\n".join(rows) + "\n"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("prompt", ["", "$ kubectl get pods -n gpu-operator\n"])
 @pytest.mark.parametrize("cut", [0, 1, 3])
 @pytest.mark.parametrize(("wide", "spaces"), [(True, False), (False, False), (True, True)])
@@ -692,6 +695,7 @@ PARTS_OF_OUTPUTS = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("text", sorted(PARTS_OF_OUTPUTS))
 @pytest.mark.parametrize("front", ["", "> "])
 def test_a_row_that_is_unmistakable_stands_without_its_heading(tmp_path: Path, text: str, front: str):
@@ -701,6 +705,7 @@ def test_a_row_that_is_unmistakable_stands_without_its_heading(tmp_path: Path, t
     assert [words in alarm for alarm in found] == ([True] if words else [])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("rails", range(2, 10))
 @pytest.mark.parametrize("name", ["ib{0}", "rdma{0}", "roce{0}", "eth{0}", "port{0}"])
 @pytest.mark.parametrize("down", [0, 1, 2])

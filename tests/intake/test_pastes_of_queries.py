@@ -27,6 +27,7 @@ def summaries(tmp_path: Path, text: str, check: str) -> list[str]:
     return [f"{f.subject} {f.summary}" for one in results if one.check == check for f in one.findings]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("odd", [0, 5, 7])
 @pytest.mark.parametrize("lanes", [1, 4, 8])
@@ -86,6 +87,7 @@ def test_the_enforced_limit_counts_where_both_are_shown(tmp_path: Path):
     assert alarms(replay(tmp_path, {Q: text})) == []
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("gpus", [2, 4, 8])
 @pytest.mark.parametrize("enabled", [0, 1, 2, 8])
@@ -104,6 +106,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("columns", sorted(LIMITS))
 @pytest.mark.parametrize(("used", "status"), [(4, ""), (1, "FAIL"), (2, "FAIL"), (3, "WARN")])
 def test_a_loaded_link_below_what_it_or_its_peers_can_do_is_slow(

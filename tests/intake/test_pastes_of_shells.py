@@ -122,6 +122,7 @@ def mounted(form: str, options: str, *, fstype: str = "ext4", point: str = "/dat
     }[form]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("form", ["mount", "bare", "findmnt", "proc"])
 @pytest.mark.parametrize("point", ["/", "/data", "/mnt/a"])
 def test_a_file_system_that_an_error_made_read_only_is_a_warning(form: str, point: str):
@@ -199,6 +200,7 @@ def test_a_small_shared_memory_has_the_size_that_df_says(size: int):
     assert f"{size} MiB" in sick
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ["powersave", "performance", "schedutil"])
 @pytest.mark.parametrize("driver", ["acpi-cpufreq", "intel_pstate", "amd-pstate-epp", ""])
 @pytest.mark.parametrize("form", ["each", "counted", "cpupower"])

@@ -54,6 +54,7 @@ def bug_report(*sections: tuple[str, str]) -> str:
 HEALTHY = sorted(set(PASTES) - {"kernel-log", "slurm-node", "services", "rdma-link", "env"})
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("probe", HEALTHY)
 def test_a_paste_of_a_healthy_node_gets_a_headline_and_no_alarm(probe: str):
     code, told = read("-", text=PASTES[probe])

@@ -28,6 +28,7 @@ def test_what_it_returns_and_what_it_raises_comes_back():
 parent = os.getpid()
 
 
+@pytest.mark.slow
 def test_a_file_that_does_not_answer_is_named_and_its_reader_ended(tmp_path: Path):
     pipe = tmp_path / "dead"
     os.mkfifo(pipe)
@@ -45,6 +46,7 @@ def test_a_file_that_does_not_answer_is_named_and_its_reader_ended(tmp_path: Pat
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+@pytest.mark.slow
 def test_a_reader_that_computes_is_waited_for():
     def work(at: At) -> int:
         ends, rounds = time.process_time() + 1.5, 0
@@ -55,6 +57,7 @@ def test_a_reader_that_computes_is_waited_for():
     assert read_in_fork(work, stalled=1.2) > 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_computes_has_an_end_where_one_is_given():
     def work(at: At) -> None:
         while True:

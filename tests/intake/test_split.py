@@ -25,6 +25,7 @@ def words(piece: Piece) -> list[str]:
     return re.sub(r"^\S{3} \d\d \S+ \S+ |^\S+Z ", "", piece.text).split()
 
 
+@pytest.mark.slow
 @in_turn("probe", PASTES)
 @in_turn("way", WAYS)
 def test_an_output_is_recognised_however_it_is_pasted(probe: str, way: str):

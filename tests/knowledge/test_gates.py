@@ -32,6 +32,7 @@ def test_a_warning_never_refuses_jobs():
     assert not any(row.schedulable == "yes" and row.warn == "no" for row in gates())
 
 
+@pytest.mark.slow
 @in_turn("node", NODES, ids=[node.name for node in NODES])
 def test_every_finding_of_a_recorded_node_has_a_row_that_alone_decides(node: Path):
     report = judgement(node, preview=True).report

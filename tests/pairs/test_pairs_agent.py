@@ -45,6 +45,7 @@ def test_an_agent_ends_with_its_stdin(talk: subprocess.Popen[str]):
     assert talk.wait(5) == 0
 
 
+@pytest.mark.slow
 def test_an_agent_ends_when_it_hears_nothing(talk: subprocess.Popen[str]):
     hello(talk, 1)
     began = time.monotonic()

@@ -7,7 +7,6 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import first
 
 from nodedoctor.pairs.model import pair
 from nodedoctor.pairs.schedule import all_rounds, packed, plan, ring, smallest_failing
@@ -39,7 +38,8 @@ def test_packing_loses_nothing_and_keeps_rounds_disjoint(numbers: list[tuple[int
     assert sorted(one for each in rounds for one in each) == sorted(pairs)
 
 
-@pytest.mark.parametrize("count", first(7, [2, 3, 8, 32, 33, 64, 512, 4096]))
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("count", [2, 3, 8, 32, 33, 64, 512, 4096])
 @pytest.mark.parametrize("seconds", [1.0, 3.0, 30.0])
 def test_a_plan_by_default_ends_within_15_minutes(count: int, seconds: float):
     made = plan(named(count), None, seconds)

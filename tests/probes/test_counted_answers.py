@@ -67,6 +67,7 @@ def test_a_document_with_its_number_is_whole(value: dict[str, Any]) -> None:
         assert not is_whole({name: inner for name, inner in with_count(value).items() if name != key})
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_what_a_program_prints_says_how_many_members_it_has(
     program: str, fake_nvml: Callable[..., dict[str, str]]

@@ -205,6 +205,7 @@ def site(tmp_path):
     return made, zipped(path).decode(), snapshot.load(path)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("original", ORIGINALS)
 def test_nothing_that_names_the_site_is_left(original, tmp_path):
     _, text, _ = site(tmp_path)
@@ -212,6 +213,7 @@ def test_nothing_that_names_the_site_is_left(original, tmp_path):
     assert around < 0, text[max(0, around - 80) : around + 80]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("word", KEPT)
 def test_what_names_nobody_stays(word, tmp_path):
     assert word in site(tmp_path)[1]

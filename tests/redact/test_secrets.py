@@ -6,12 +6,14 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
 from forked import nodedoctor_forked
 
 REPOSITORY = Path(__file__).parents[2]
 SECRET = "s3cr3t-f00d-cafe"
 
 
+@pytest.mark.slow
 def test_no_secret_leaves_the_node(tmp_path):
     environment = {
         **os.environ,

@@ -11,7 +11,6 @@ from any_report import reports
 from hypothesis import given
 from in_turn import in_turn
 from recorded import judged
-from tiers import first, some
 
 from nodedoctor.knowledge.ownership import carries_out
 from nodedoctor.model import Report as Found
@@ -30,7 +29,8 @@ def document(node: Path) -> Report:
     return json.document(judged(node))
 
 
-@pytest.mark.parametrize("node", some(NODES, 3), ids=NAMES)
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("node", NODES, ids=NAMES)
 @pytest.mark.parametrize("width", [80, 110])
 def test_one_cause_fits_a_terminal(node: Path, width: int) -> None:
     report = document(node)
@@ -43,6 +43,7 @@ def test_one_cause_fits_a_terminal(node: Path, width: int) -> None:
         assert all(any(cause["headline"].split()[0] in line for line in lines) for cause in causes)
 
 
+@pytest.mark.slow
 @in_turn("node", NODES, ids=NAMES)
 def test_nothing_but_a_command_is_wider_than_the_page(node: Path) -> None:
     lines = brief.render(document(node), width=100).splitlines()
@@ -62,8 +63,9 @@ def test_what_the_headline_asks_for_can_be_typed(node: Path) -> None:
         assert action != "replace-node" or "nodedoctor --ticket ticket.md" in page
 
 
-@pytest.mark.parametrize("node", some(NODES, 4), ids=NAMES)
-@pytest.mark.parametrize("width", first(1, [80, 60, 110]))
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("node", NODES, ids=NAMES)
+@pytest.mark.parametrize("width", [80, 60, 110])
 def test_no_step_before_a_reset_is_hidden_while_the_reset_shows(node: Path, width: int) -> None:
     """The steps on a page are the first ones of a fix, without a gap."""
     report = document(node)

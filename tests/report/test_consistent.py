@@ -14,7 +14,6 @@ import pytest
 import recorded
 from in_turn import in_turn
 from textual.geometry import Size
-from tiers import some
 
 from nodedoctor.report import brief, html, junit, text, ticket
 from nodedoctor.report import json as report_json
@@ -62,7 +61,8 @@ def pages(report: Any) -> Iterator[tuple[str, str]]:
         yield "explained", lines_of(card.explained(report, cause))
 
 
-@pytest.mark.parametrize("node", some(NODES, 8), ids=NAMES)
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("node", NODES, ids=NAMES)
 def test_interrupts_stands_in_a_fix_or_on_a_step_that_changes_something(node: Path) -> None:
     report = document(node)
     fixes = [f["fix"] for r in report["results"] for f in r["findings"] if f["fix"]]
@@ -77,7 +77,8 @@ def test_interrupts_stands_in_a_fix_or_on_a_step_that_changes_something(node: Pa
             before = line or before
 
 
-@pytest.mark.parametrize("node", some(NODES, 4), ids=NAMES)
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("node", NODES, ids=NAMES)
 def test_what_a_fix_interrupts_is_printed(node: Path) -> None:
     report = document(node)
     page = text.render(report, width=10_000)
@@ -87,7 +88,8 @@ def test_what_a_fix_interrupts_is_printed(node: Path) -> None:
             assert any(f"interrupts {one}" in page for one in (what, *filter(None, on_steps)))
 
 
-@pytest.mark.parametrize("node", some(NODES, 4), ids=NAMES)
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("node", NODES, ids=NAMES)
 def test_no_view_invites_jobs_to_what_must_be_replaced_or_reset(node: Path) -> None:
     for report, cause in [(one, c) for one in (document(node), without_preview(node)) for c in one["causes"]]:
         alone = {**report, "causes": [cause]}
@@ -98,6 +100,7 @@ def test_no_view_invites_jobs_to_what_must_be_replaced_or_reset(node: Path) -> N
             assert not [page for page in views if "new jobs may start here" in page]
 
 
+@pytest.mark.slow
 @in_turn("node", NODES, ids=NAMES)
 @in_turn("room", [SMALL, Size(80, 9), Size(140, 26)])
 def test_what_comes_before_a_reset_is_in_view_with_it(node: Path, room: Size) -> None:

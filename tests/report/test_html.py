@@ -226,6 +226,7 @@ def test_a_verdict_of_triage_with_its_ranks() -> None:
     assert ranks == ["0a", "1a", "2a", "3a", "4?", "5", "6?", "7?", "16X"]
 
 
+@pytest.mark.slow
 def test_a_real_log_gives_a_page() -> None:
     log = sorted((HERE / "triage" / "logs").iterdir())[0]
     document = json.loads(nodedoctor_forked("triage", "--json", str(log)).stdout)
@@ -418,6 +419,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(["report", "triage", "fleet"]), st.dictionaries(st.sampled_from(KEYS), JSON, max_size=12)

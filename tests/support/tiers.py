@@ -1,26 +1,30 @@
-"""Which parameters of a dear test `make test` runs; `make test-slow` runs the others.
+"""`sampled(n)`: `make test` runs n cases of this test, and `make test-slow` the others.
 
-A parameter that is a tuple holds the values of several names.
+They are spread evenly from the first case on, so that every part of a table that feeds a test is tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections import defaultdict
 
 import pytest
 
 
-def first(count: int, values: Iterable[Any]) -> list[Any]:
-    """The parameters of a test, of which the first `count` are fast and the others marked slow."""
-    return [_parameter(value, slow=number >= count) for number, value in enumerate(values)]
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what a sampled test has beside its samples, before anything is chosen by marks."""
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for alike in cases.values():
+        for number, item in enumerate(alike):
+            if not _is_sample(number, len(alike), item):
+                item.add_marker("slow")
 
 
-def some(values: Iterable[Any], every: int) -> list[Any]:
-    """The parameters of a test, of which the first of each `every` are fast and the others marked slow."""
-    return [_parameter(value, slow=number % every > 0) for number, value in enumerate(values)]
-
-
-def _parameter(value: Any, *, slow: bool) -> Any:
-    values = value if isinstance(value, tuple) else (value,)
-    return pytest.param(*values, marks=[pytest.mark.slow] if slow else [])
+def _is_sample(number: int, total: int, item: pytest.Item) -> bool:
+    """Whether a sample begins at this case, when all cases are divided into as many stretches as samples."""
+    marker = item.get_closest_marker("sampled")
+    samples = min(marker.args[0], total) if marker else total
+    return number * samples // total != (number - 1) * samples // total

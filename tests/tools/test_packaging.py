@@ -42,6 +42,7 @@ def installed(wheel, tmp_path_factory):
     return home / "bin" / "python"
 
 
+@pytest.mark.slow
 def test_the_only_top_level_name_is_ours(wheel):
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
@@ -87,6 +88,7 @@ def test_a_wheel_lists_the_checks_of_the_checkout(installed):
     assert str(installed.parent.parent) in where.stdout
 
 
+@pytest.mark.slow
 def test_a_wheel_diagnoses(installed):
     argv = [installed, "-m", "nodedoctor", "--json", "doctor"]
     done = subprocess.run(argv, cwd="/", capture_output=True, text=True, timeout=60, check=True)

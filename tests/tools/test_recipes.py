@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import yaml
-from tiers import first
 
 from nodedoctor.cli.arguments import parser
 from nodedoctor.cli.compare import document_of
@@ -222,6 +221,7 @@ def test_a_drain_of_the_prolog_is_ended_when_its_cause_is_gone_and_nobody_elses(
     assert node.run("slurm/prolog.sh").returncode == 0 and not node.mark.exists()
 
 
+@pytest.mark.slow
 def test_a_comment_of_our_own_is_emptied_and_written_once(node: Node):
     node.slurm("MIXED", comment="nodedoctor: provider: old")
     node.run("slurm/healthcheck.sh")
@@ -431,22 +431,20 @@ def _action(rules: list[dict[str, Any]], code: int) -> str:
     return "Count"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "action"),
-    first(
-        3,
-        [
-            (
-                "echo 'slurmstepd: error: *** JOB 9 ON n CANCELLED AT x DUE TO PREEMPTION ***'; exit 1",
-                "Count",
-            ),
-            ("exit 10", "FailJob"),
-            ("exit 0", None),
-            ("echo 'srun: error: Node failure on n023'; exit 1", "FailJob"),
-            ("echo 'ValueError: no such column'; exit 1", "FailJob"),
-            ("exit 1", "FailJob"),
-        ],
-    ),
+    [
+        (
+            "echo 'slurmstepd: error: *** JOB 9 ON n CANCELLED AT x DUE TO PREEMPTION ***'; exit 1",
+            "Count",
+        ),
+        ("exit 10", "FailJob"),
+        ("exit 0", None),
+        ("echo 'srun: error: Node failure on n023'; exit 1", "FailJob"),
+        ("echo 'ValueError: no such column'; exit 1", "FailJob"),
+        ("exit 1", "FailJob"),
+    ],
 )
 def test_a_training_job_of_kubernetes_does_as_the_decision_says(
     script: str, action: str | None, tmp_path: Path

@@ -117,6 +117,7 @@ def test_titles_are_names(strings):
     assert not long, long
 
 
+@pytest.mark.slow
 def test_no_report_has_a_wrong_number_or_a_word_of_the_list(reports):
     found = []
     for name, report in reports.items():

@@ -6,7 +6,6 @@ import pytest
 from say import judged, steps
 from test_handled_errors import ERRORS
 from test_triage_laws import CASES, _ranks, _said, _verdict, _whole
-from tiers import some
 
 from nodedoctor.triage.patterns.unclassified import is_report
 
@@ -35,7 +34,8 @@ def _framed(front: str, error: str, function: str = "fetch") -> tuple[str, ...]:
     return (f"{front}\n{stack}",) if front in IN_FRONT else (f"{stack}{front}\n",)
 
 
-@pytest.mark.parametrize("frame", some((*IN_FRONT, *BEHIND), 4))
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("frame", (*IN_FRONT, *BEHIND))
 def test_a_stack_that_begins_in_a_function_was_caught_there(frame, tmp_path):
     """A line beside it says what the program does instead: that is believed, whatever the error is."""
     for number, error in enumerate(ERRORS):
@@ -88,7 +88,8 @@ SENTENCES = (
 )
 
 
-@pytest.mark.parametrize("sentence", some(SENTENCES, 4))
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("sentence", SENTENCES)
 def test_an_error_in_the_middle_of_a_sentence_decides_only_where_no_other_end_follows(sentence, tmp_path):
     for error in BARE:
         line = sentence.format(error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from say import judged
 from test_triage_laws import CASES, Case, _ranks, _verdict, _whole
-from tiers import some
 
 from nodedoctor.triage.patterns.handling import PHRASES, is_handled
 
@@ -71,7 +70,8 @@ def _tried() -> list[tuple[str, Case]]:
     return [(line, CASES[number % len(CASES)]) for number, line in enumerate(lines)]
 
 
-@pytest.mark.parametrize("frame", some(range(len(FRAMES)), 4))
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("frame", range(len(FRAMES)))
 def test_a_handled_error_changes_no_verdict(frame, tmp_path):
     changed = []
     for line, case in _tried()[frame * len(ERRORS) : (frame + 1) * len(ERRORS)]:
@@ -102,6 +102,7 @@ def test_what_is_cited_as_a_whole_is_cited_by_a_mail(tmp_path):
         assert _verdict({"job.log": cited}, tmp_path).cause == "driver_problem", mark
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("frame", (*RETOLD, *SENTENCES))
 def test_what_a_program_retells_decides_only_where_no_end_stands_behind_it(frame, tmp_path):
     for error in ERRORS:
@@ -110,7 +111,8 @@ def test_what_a_program_retells_decides_only_where_no_end_stands_behind_it(frame
         assert (now.cause, _ranks(now)) == (before.cause, _ranks(before)), line
 
 
-@pytest.mark.parametrize("frame", some((*RETOLD, *SENTENCES), 4))
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("frame", (*RETOLD, *SENTENCES))
 @pytest.mark.parametrize(
     "end",
     (
@@ -163,7 +165,8 @@ def test_what_leaves_the_program_itself_is_its_end(function, cause, tmp_path):
     assert judged(tmp_path, f"loading the model\n{text}").verdict.cause == cause
 
 
-@pytest.mark.parametrize("frame", some(FRAMES, 4))
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("frame", FRAMES)
 def test_a_healthy_log_stays_healthy_beside_handled_errors(frame, tmp_path):
     steps = "".join(f"step {n}/100 loss: 2.{n:02}\n" for n in range(1, 101))
     for error in ERRORS:

@@ -47,6 +47,7 @@ def test_what_a_script_says_behind_a_failure_is_no_success(end: str, tmp_path: P
     assert judged(tmp_path, steps(1, 9) + TRACE + end).verdict.outcome == "failure"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_no_error_is_lost_without_a_reason(case: Case, tmp_path: Path) -> None:
     for name, text in case.texts.items():

@@ -26,6 +26,7 @@ def reading(request: pytest.FixtureRequest, tmp_path: Path) -> SourceReading:
     return reading
 
 
+@pytest.mark.sampled(6)
 def test_a_rule_without_what_it_needs_has_no_evidence(reading: SourceReading) -> None:
     events = assign_by_source(reading.events, reading.speakers)
     timeline = build_timeline(events)

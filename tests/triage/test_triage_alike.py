@@ -143,6 +143,7 @@ BEGINS = (
 )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("begin", BEGINS)
 @pytest.mark.parametrize("name", ["WorkerDict.actor_rollout_update_actor()", "train_loop", "Actor.step()"])
 @pytest.mark.parametrize("error", [FULL, "KeyError: 'x'"])

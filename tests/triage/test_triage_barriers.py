@@ -34,6 +34,7 @@ def missed(waiting: int, absent: int, reason: str, label: str) -> str:
     return "".join(f"{label.format(waiting)}{line}\n" for line in lines)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("label", ["", "[rank{}]: ", "[default{}]:"])
 @pytest.mark.parametrize("reason", REASONS)
 def test_the_rank_that_was_waited_for_is_named(reason: str, label: str, tmp_path: Path) -> None:

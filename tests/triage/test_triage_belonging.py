@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from say import caught, culprits, raised
-from tiers import some
 
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines.join import broken_width
@@ -42,6 +41,7 @@ def judged_with(folder: Path, name: str, text: str) -> TriageResult:
     return examine_job([str(folder)])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("hosts", [["gn1"], ["gn1", "gn2"]])
 @pytest.mark.parametrize("report", KERNEL)
 def test_a_node_on_which_no_rank_is_decides_nothing(hosts: list[str], report: str, tmp_path: Path) -> None:
@@ -70,6 +70,7 @@ def test_a_node_is_heard_where_the_host_of_a_rank_is_unknown(report: str, tmp_pa
     assert judged_with(tmp_path, "cluster.txt", report.format(host="gn9")).verdict.outcome == "failure"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dated", [True, False])
 @pytest.mark.parametrize("report", KERNEL)
 def test_what_is_beside_a_good_end_is_no_failure(report: str, dated: bool, tmp_path: Path) -> None:
@@ -89,6 +90,7 @@ ACCOUNTS = (
 )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("state", ["FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "OUT_OF_ME+", "CANCELLED"])
 @pytest.mark.parametrize("account", ACCOUNTS)
 def test_the_account_of_another_job_decides_nothing(account: str, state: str, tmp_path: Path) -> None:
@@ -156,8 +158,9 @@ TEXTS = {RULES: PAGES, CHANGE: CHANGES, HELPER: HELPERS}
 BESIDE = [(name, text) for text, names in TEXTS.items() for name in names]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("last", [{}, dict.fromkeys(range(4), DONE), {3: raised(3, ERROR)}])
-@pytest.mark.parametrize(("name", "text"), some(BESIDE, 4))
+@pytest.mark.parametrize(("name", "text"), BESIDE)
 def test_pages_changes_and_helpers_decide_nothing(
     name: str, text: str, last: dict[int, str], tmp_path: Path
 ) -> None:

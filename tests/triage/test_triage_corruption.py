@@ -143,6 +143,7 @@ CURVES = {
 """What a run printed before a NaN, and whether it diverged."""
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", NANS)
 @pytest.mark.parametrize("before", CURVES)
 def test_a_run_that_diverges_has_its_nan_on_some_rank_first(before: str, name: str, tmp_path: Path) -> None:

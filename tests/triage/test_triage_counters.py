@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from say import caught, culprits, judged, raised, status
-from tiers import first
 
 SEQ = 48211
 SYMMETRIC = ("ALLREDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "ALLTOALL_BASE")
@@ -46,8 +45,9 @@ def others(size: int, *ranks: int) -> list[int]:
     return [rank for rank in range(size) if rank not in ranks]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("statuses", [True, False])
-@pytest.mark.parametrize("op", first(1, ["BROADCAST", *SYMMETRIC]))
+@pytest.mark.parametrize("op", ["BROADCAST", *SYMMETRIC])
 @pytest.mark.parametrize("counters", COUNTERS)
 def test_a_rank_with_the_counters_of_a_waiter_waits(
     counters: str, op: str, statuses: bool, tmp_path: Path
@@ -59,7 +59,8 @@ def test_a_rank_with_the_counters_of_a_waiter_waits(
         assert [who.rank for who in examined.verdict.victims] == list(range(size))
 
 
-@pytest.mark.parametrize("statuses", first(1, [True, False]))
+@pytest.mark.slow
+@pytest.mark.parametrize("statuses", [True, False])
 @pytest.mark.parametrize("counters", AHEAD)
 def test_a_rank_that_is_ahead_is_not_the_missing_one(counters: str, statuses: bool, tmp_path: Path) -> None:
     for size, rank in PLACES:
@@ -143,7 +144,8 @@ def left_call(
     return "".join(f"[rank{rank}]: {line}\n" for line in lines)
 
 
-@pytest.mark.parametrize("statuses", first(1, [True, False]))
+@pytest.mark.slow
+@pytest.mark.parametrize("statuses", [True, False])
 @pytest.mark.parametrize("ended", ABORTED)
 def test_a_rank_whose_call_was_aborted_waited_too(ended: str, statuses: bool, tmp_path: Path) -> None:
     for number, (size, rank) in enumerate(PLACES):

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from formats import LOSSLESS
 from test_triage_laws import CASES, Case
-from tiers import first
 
 from nodedoctor.triage.job import examine_job
 
@@ -118,7 +117,8 @@ def _teed(text: str, tee: str) -> str:
     return "".join(f"{tee}{line}\n" if line else "\n" for line in text.rstrip("\n").split("\n"))
 
 
-@pytest.mark.parametrize("tee", first(1, TEES))
+@pytest.mark.slow
+@pytest.mark.parametrize("tee", TEES)
 def test_one_rank_in_front_of_every_line_says_nothing(tee: str, tmp_path: Path) -> None:
     """Logs of a few lines and those of a traceback aside: there it is what torch prints of that rank."""
     path = tmp_path / "job.log"
@@ -144,7 +144,8 @@ CUTS: dict[str, Callable[[list[str], int], tuple[list[str], list[str]]]] = {
 }
 
 
-@pytest.mark.parametrize("cut", first(1, CUTS))
+@pytest.mark.slow
+@pytest.mark.parametrize("cut", CUTS)
 def test_a_cut_changes_a_verdict_only_with_its_evidence(cut: str, tmp_path: Path) -> None:
     """Without a part that shows nothing of it, a verdict stays or gets weaker: nobody else, nothing else."""
     path = tmp_path / "job.log"

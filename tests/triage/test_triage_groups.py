@@ -69,6 +69,7 @@ def test_a_page_about_a_failure_is_no_log(tmp_path: Path) -> None:
     assert judged(tmp_path, steps(1, 9) + quoted).verdict.cause == "peer_died"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("cut", [100, 115, 125, 140, 150, 170, 200])
 @pytest.mark.parametrize("between", [steps(6, 1), caught(1), steps(6, 3)])
 def test_a_line_that_another_one_tears_is_put_together(cut: int, between: str, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def stamped(first: int, count: int, every: int = 15) -> str:
     )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("say", SAYS)
 def test_a_monitor_names_a_rank_in_any_form(rank: str, say: str, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from say import judged, steps
-from tiers import first
 
 from nodedoctor.triage.lines.prefilter import GREP_PREFILTER
 from nodedoctor.triage.patterns.completed import OF_ALL_PROCESSES, REPORTS_OF_SUCCESS, says_any
@@ -290,7 +289,8 @@ REPORTS = (
 )
 
 
-@pytest.mark.parametrize("report", first(2, REPORTS))
+@pytest.mark.slow
+@pytest.mark.parametrize("report", REPORTS)
 def test_success_is_found_far_from_the_end_of_a_long_log(report: str, tmp_path: Path) -> None:
     """Thousands of ranks take down their communicators behind it."""
     assert says_any(REPORTS_OF_SUCCESS, report)

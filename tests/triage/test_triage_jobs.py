@@ -155,6 +155,7 @@ STREAMS = {
 """Where runners put the output and the errors of a process."""
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("guilty", [0, 1])
 @pytest.mark.parametrize("before", [None, 0, 1])
 @pytest.mark.parametrize("form", STREAMS)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from say import caught, elastic, raised, status
-from tiers import first
 
 import nodedoctor
 from nodedoctor.triage import job
@@ -123,7 +122,8 @@ SAID: dict[str, Log] = {
 LOGS = {**MIXED, **SAID}
 
 
-@pytest.mark.parametrize("kind", [*first(2, MIXED), *first(1, SAID)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*MIXED, *SAID])
 def test_judging_compares_no_event_with_every_other_one(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

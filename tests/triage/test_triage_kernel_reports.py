@@ -114,6 +114,7 @@ def test_of_two_nodes_a_hang_on_another_names_no_silent_rank(tmp_path: Path) -> 
 READERS = ("[rank0] dmesg: ", " 0: ", "rank=0 monitor: ", "0: gpu-07 kernel: ")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("code", [79, 48, 94, 74])
 @pytest.mark.parametrize("guilty", [1, 3])

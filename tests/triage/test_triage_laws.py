@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tiers import some
 
 from nodedoctor.record import record
 from nodedoctor.triage.job import examine_job
@@ -147,7 +146,8 @@ def test_the_truth(case: Case, tmp_path: Path) -> None:
         assert verdict.outcome in ("clean", "recovered")
 
 
-@pytest.mark.parametrize("change", some(SAME, 6))
+@pytest.mark.slow
+@pytest.mark.parametrize("change", SAME)
 def test_a_change_that_does_not_matter(change: str, tmp_path: Path) -> None:
     for case in CASES:
         before = _said(_whole(case, tmp_path))
@@ -196,7 +196,8 @@ LESS: dict[str, Callable[[Texts, random.Random], Texts]] = {
 }
 
 
-@pytest.mark.parametrize("loss", some(LESS, 4))
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("loss", LESS)
 def test_less_evidence_blames_nobody_else(loss: str, tmp_path: Path) -> None:
     chance = random.Random(SEED)
     wrong = []
@@ -209,6 +210,7 @@ def test_less_evidence_blames_nobody_else(loss: str, tmp_path: Path) -> None:
     assert wrong == []
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", [c for c in CASES if "none" not in c.accept], ids=lambda case: case.name)
 def test_a_death_is_not_erased_by_what_looks_like_progress(case: Case, tmp_path: Path) -> None:
     """Bars that are drawn again and monitors that go on are no progress."""

@@ -98,6 +98,7 @@ TEXTS = {**{name: row[0] for name, row in STORIES.items()}, **{name: row[0] for 
 DIED = SAID["JAX ended itself"][0]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", TEXTS)
 def test_laws_of_all_advice(name: str, tmp_path: Path) -> None:
     examined = judged(tmp_path, TEXTS[name])

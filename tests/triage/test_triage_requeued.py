@@ -22,6 +22,7 @@ def counted(form: str, first: int, end: int) -> str:
     return "".join(form.format(k=k) for k in range(first, end))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("end", ["", DONE])
 @pytest.mark.parametrize("resumed", [1, 41, 55])
 @pytest.mark.parametrize("form", FORMS)

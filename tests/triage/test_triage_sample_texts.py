@@ -20,6 +20,7 @@ LABELS = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("label", LABELS)
 @pytest.mark.parametrize("error", ERRORS)
 def test_a_labelled_sample_is_no_report(label: str, error: str, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ def document(case: Path) -> dict[str, Any]:
     return as_document(examine_job([str(case)]))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_who_waits_is_in_a_known_state(case: Path) -> None:
     told = document(case)

@@ -49,6 +49,7 @@ NOTES = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("note", NOTES)
 @pytest.mark.parametrize("head", [HEAD, ""])
 def test_a_note_above_a_dump_names_its_rank(note: str, head: str, tmp_path: Path) -> None:
@@ -60,6 +61,7 @@ def test_a_note_above_a_dump_names_its_rank(note: str, head: str, tmp_path: Path
     assert culprits(judged(tmp_path, text)) == [5]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "note",
     [

@@ -27,6 +27,7 @@ def told(last: dict[int, int], form: str = FORMS[0], every: int = 1) -> str:
     return "".join(lines)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("ranks", [3, 4, 8])
 @pytest.mark.parametrize("every", [1, 10])

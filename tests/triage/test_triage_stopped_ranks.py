@@ -34,6 +34,7 @@ def timeouts(*ranks: int) -> str:
     return "".join(map(caught, ranks))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("words", WORDS)
 @pytest.mark.parametrize("silent", [0, 3, 7])

@@ -300,6 +300,7 @@ def test_a_thread_that_ends_with_a_training_that_is_done_is_no_failure(
 NOTICES = ("Detected KeyboardInterrupt, attempting graceful shutdown ...\n", "KeyboardInterrupt\n")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "error", ["NameError: name 'exit' is not defined", "RuntimeError: dataset is closed"]
 )

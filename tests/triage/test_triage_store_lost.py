@@ -66,6 +66,7 @@ def test_alone_and_behind_steps_it_leaves_the_end_open(name: str, tmp_path: Path
         assert any(event.what is Mark.STORE_LOST for event in verdict.evidence)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", LOST)
 @pytest.mark.parametrize("done", DONE)
 def test_a_job_that_was_done_stays_clean(name: str, done: str, tmp_path: Path) -> None:

@@ -271,6 +271,7 @@ STORIES: dict[str, tuple[str, str, list[int]]] = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", STORIES)
 def test_story(name: str, tmp_path: Path) -> None:
     text, cause, ranks = STORIES[name]

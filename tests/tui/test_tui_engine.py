@@ -43,6 +43,7 @@ def told(at_once: float, replay: str) -> Iterator[tuple[Any, ...]]:
         assert engine.wait(30) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("demo", ["healthy", "nvlinks-down"])
 def test_judged_at_once_or_bit_by_bit_it_is_the_same_report(demo: str) -> None:
     reports = []
@@ -58,6 +59,7 @@ def test_judged_at_once_or_bit_by_bit_it_is_the_same_report(demo: str) -> None:
     assert reports[0] == reports[1]
 
 
+@pytest.mark.slow
 def test_of_a_live_node_the_first_state_says_what_will_be_asked() -> None:
     (kind, about), (_, first, news, _), *_, (_, last, _, _) = told(0.3, "")
     assert kind == "about"

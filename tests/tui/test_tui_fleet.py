@@ -98,6 +98,7 @@ def test_what_it_looks_like(size: tuple[int, int]):
     sit([Round(fleet())], act, size)
 
 
+@pytest.mark.slow
 def test_enter_opens_a_nodes_report_on_every_screen(tmp_path: Path):
     report = tmp_path / "gpu-017.json"
     report.write_text(rendered(document(asyncio.run(rack(tmp_path).diagnosis().run()))))

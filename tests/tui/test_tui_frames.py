@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from tiers import first
 from tuidriver import FRAMES, after, check_frame, check_frames, drive, frame, hung, press, rack, until
 
 from nodedoctor.tui.app import NodeDoctor
@@ -17,6 +16,7 @@ from nodedoctor.tui.screens.compare import CompareScreen
 SMALL, LARGE, TINY = (80, 24), (140, 40), (60, 16)
 
 
+@pytest.mark.slow
 def test_screens_on_a_small_terminal(tmp_path: Path):
     check_frames(
         rack(tmp_path),
@@ -33,6 +33,7 @@ def test_screens_on_a_small_terminal(tmp_path: Path):
     )
 
 
+@pytest.mark.slow
 def test_screens_on_a_large_terminal(tmp_path: Path):
     check_frames(
         rack(tmp_path),
@@ -49,20 +50,23 @@ def test_checks_on_a_tiny_terminal(tmp_path: Path, size: tuple[int, int]):
     check_frames(rack(tmp_path), size, (f"checks-{size[0]}x{size[1]}", ""))
 
 
+@pytest.mark.slow
 def test_without_unicode_nothing_else_is_drawn(tmp_path: Path):
     shown = after(rack(tmp_path), (), ascii=True)
     check_frame("checks-ascii-80x24", shown)
     assert shown.isascii()
 
 
-@pytest.mark.parametrize("size", first(1, [(SMALL,), (LARGE,)]))
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(SMALL,), (LARGE,)])
 def test_triage(tmp_path: Path, size: tuple[int, int]):
     document = json.loads((FRAMES / "triage.json").read_text())
     shown = after(rack(tmp_path), ("j", "j", "j", "j", "j"), size, triage=document)
     check_frame(f"triage-{size[0]}x{size[1]}", shown)
 
 
-@pytest.mark.parametrize("size", first(1, [(SMALL,), (LARGE,)]))
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(SMALL,), (LARGE,)])
 def test_compare(tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     saved = _earlier(tmp_path)
@@ -77,6 +81,7 @@ def test_compare(tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.Monk
     drive(rack(tmp_path), act, size)
 
 
+@pytest.mark.slow
 def test_what_changed_alike_is_one_row_of_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     saved = _earlier(tmp_path)
@@ -95,6 +100,7 @@ def test_what_changed_alike_is_one_row_of_compare(tmp_path: Path, monkeypatch: p
     drive(rack(tmp_path), act, (120, 40))
 
 
+@pytest.mark.slow
 def test_everything_hung_is_named_with_its_seconds(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "waiting for hung-7" in frame(app))

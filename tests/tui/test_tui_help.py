@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 from tuidriver import drive, frame, press, rack, until
 
@@ -14,6 +15,7 @@ from nodedoctor.tui.screens.help import HelpScreen
 from nodedoctor.tui.widgets.page import Page
 
 
+@pytest.mark.slow
 def test_help_fits_on_one_screen_at_80_by_24_in_four_sections(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         for screen in "123456":
@@ -30,6 +32,7 @@ def test_help_fits_on_one_screen_at_80_by_24_in_four_sections(tmp_path: Path):
     drive(rack(tmp_path), act)
 
 
+@pytest.mark.slow
 def test_the_palette_has_one_row_a_command_with_its_key_and_what_is_wanted_most_is_first(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         await press("colon")(app, pilot)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 from tuidriver import drive, frame, press, rack, until
 
 from nodedoctor.tui.app import NodeDoctor
 
 
+@pytest.mark.slow
 def test_a_message_covers_neither_the_keys_nor_the_prompt_and_goes_with_the_next_key(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         footer = frame(app).splitlines()[-1]

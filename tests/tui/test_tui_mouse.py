@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 from tuidriver import drive, press, rack
 
 from nodedoctor.tui.app import NodeDoctor
 
 
+@pytest.mark.slow
 def test_selecting_copies_what_was_selected(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         page = app.query_one("#page")
@@ -22,6 +24,7 @@ def test_selecting_copies_what_was_selected(tmp_path: Path):
     drive(rack(tmp_path), act)
 
 
+@pytest.mark.slow
 def test_a_click_on_a_tab_opens_its_screen(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         await pilot.click("Tabs", offset=(16, 0))

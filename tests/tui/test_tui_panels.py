@@ -97,6 +97,7 @@ def test_the_sick_come_first_and_are_larger_and_a_small_screen_has_counts():
     assert ["".join(lines(arrange(panels, 80, 2, boxes=False)))] == ["NVL 3X  PCI 3!  DRI 3  "]
 
 
+@pytest.mark.slow
 def test_arrows_walk_the_panels_enter_opens_one_and_escape_lists_everything():
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         subjects = app.screen.query_one(Subjects)
@@ -146,6 +147,7 @@ def test_what_was_only_not_seen_is_small_and_what_follows_names_its_cause():
     drive(demo("nvlinks-down"), of_links, (140, 40))
 
 
+@pytest.mark.slow
 def test_panels_are_drawn_without_unicode_too(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         shown = frame(app)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from recorded import judged
-from tiers import some
 from tuidriver import FRAMES
 
 from nodedoctor.report import json as report_json
@@ -65,7 +64,8 @@ def triage_screen(found: dict[str, Any]) -> None:
         no_placeholder(said(entry.paras), quoted)
 
 
-@pytest.mark.parametrize("case", some(cases, 12), ids=lambda case: case.get("file") or case["files"][0])
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("case", cases, ids=lambda case: case.get("file") or case["files"][0])
 def test_the_screen_of_a_dead_job(case: dict[str, Any]):
     examined = examine_job([str(CASES / name) for name in case.get("files") or [case["file"]]])
     triage_screen(
@@ -113,7 +113,8 @@ def test_the_screen_of_dumps_that_say_nothing_of_their_time_limit(tmp_path: Path
     triage_screen(found)
 
 
-@pytest.mark.parametrize("name", some(names, 12))
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("name", names)
 def test_the_screens_of_a_node(name: str):
     report: Report = json.loads(report_json.render(report_json.document(judged(NODES / name, preview=True))))
     state = State(report)

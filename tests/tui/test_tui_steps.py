@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from tiers import some
 from tuidriver import drive, frame, press, rack, until
 
 from nodedoctor.demo import DEMOS, folder
@@ -37,7 +36,8 @@ def listening(app: NodeDoctor) -> list[str]:
     return written
 
 
-@pytest.mark.parametrize("name", some([name for name in DEMOS if name != "healthy"], 3))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in DEMOS if name != "healthy"])
 def test_no_safe_key_copies_what_ends_the_work_of_others(name: str):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         written, shown = listening(app), 0
@@ -83,6 +83,7 @@ def test_a_last_resort_has_its_own_key_after_its_condition():
     drive(Session(Request(replay=Path(folder("driver-mismatch")))), act)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 def test_what_is_behind_the_steps_is_below_them(size: tuple[int, int]):
     """Where there is room, the page answers why; the steps are in the same lines with and without it."""
@@ -104,6 +105,7 @@ def test_what_is_behind_the_steps_is_below_them(size: tuple[int, int]):
     drive(Session(Request(replay=Path(folder("nvlinks-down")))), act, size)
 
 
+@pytest.mark.slow
 def test_leaving_the_steps_copies_nothing(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         for key in ("escape", "q", "c"):

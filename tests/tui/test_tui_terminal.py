@@ -111,6 +111,7 @@ def terminal(
         os.close(master)
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_gone_ends_the_screen():
     """Also where it was not the controlling terminal, so that no SIGHUP comes."""
     master, slave = pty.openpty()
@@ -128,6 +129,7 @@ def rack_words(tmp_path: Path) -> list[str]:
     return ["--checks", str(checks(tmp_path)), "--replay", str(FRAMES / "node"), "rack"]
 
 
+@pytest.mark.slow
 def test_what_is_typed_or_pasted_in_one_go_arrives_where_it_belongs(tmp_path: Path):
     with terminal(*rack_words(tmp_path)) as screen:
         screen.wait_for(b"checks passed")
@@ -137,6 +139,7 @@ def test_what_is_typed_or_pasted_in_one_go_arrives_where_it_belongs(tmp_path: Pa
         assert screen.end() == 2
 
 
+@pytest.mark.slow
 def test_keys_behind_an_answer_are_no_part_of_it(tmp_path: Path):
     with terminal(*rack_words(tmp_path)) as screen:
         screen.wait_for(b"checks passed")
@@ -251,6 +254,7 @@ def test_a_dumb_terminal_and_a_pipe_get_text(tmp_path: Path):
         assert screen.end() == 64
 
 
+@pytest.mark.slow
 def test_nothing_answers_and_q_still_ends_it(tmp_path: Path):
     with terminal("--checks", str(checks(tmp_path)), "hung") as screen:
         screen.wait_for(b"waiting for hung-7")

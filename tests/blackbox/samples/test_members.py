@@ -106,6 +106,7 @@ def test_what_multiprocessing_starts_for_itself_is_no_rank(tmp_path: Path) -> No
     assert len(found) == 3 and all("spawn_main" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_launcher_that_was_seen_before_its_workers_is_not_missed(tmp_path: Path) -> None:
     """It is the only process of the job at first, and then a parent of what works."""
     path = script(tmp_path, SPAWNS.replace("context =", "os.write(1, b'up\\n'); time.sleep(3); context ="))
@@ -127,6 +128,7 @@ def test_a_launcher_that_was_seen_before_its_workers_is_not_missed(tmp_path: Pat
     assert pid in seen and len(seen) == 4
 
 
+@pytest.mark.slow
 def test_our_own_helpers_beside_a_task_are_no_ranks(tmp_path: Path) -> None:
     """A task prolog starts a watch with the environment of a rank: neither it nor its children are one."""
     task = {"SLURM_JOB_ID": "471147", "SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0"}

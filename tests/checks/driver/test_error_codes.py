@@ -9,7 +9,6 @@ import pynvml
 import pytest
 from fakes import HERE, build_nvml, nvml_env, write_config
 from recorded import driver_files, machine, nvml, pci, replay, services
-from tiers import first, some
 
 from nodedoctor.knowledge.error_codes import NVML, QUIET, nvml_error
 from nodedoctor.knowledge.ownership import move_of
@@ -91,7 +90,8 @@ def names(finding: Finding, code: str, index: int) -> bool:
     return code in said and (finding.subject == f"gpu:{index}" or f"GPU {index}" in said)
 
 
-@pytest.mark.parametrize("turn", first(1, range(len(LOUD))))
+@pytest.mark.slow
+@pytest.mark.parametrize("turn", range(len(LOUD)))
 def test_every_code_at_every_call_is_named_with_its_gpu(
     node: Callable[[dict[str, object]], Report], topics: tuple[str, ...], turn: int
 ):
@@ -108,7 +108,8 @@ def test_every_code_at_every_call_is_named_with_its_gpu(
             assert any(names(finding, name, index) for finding in found), (index, topic, name)
 
 
-@pytest.mark.parametrize("topic", first(0, ["driver", "count", "excluded", "confidential_compute"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("topic", ["driver", "count", "excluded", "confidential_compute"])
 def test_every_code_of_a_call_about_all_gpus_is_named(
     node: Callable[[dict[str, object]], Report], topic: str
 ):
@@ -118,7 +119,8 @@ def test_every_code_of_a_call_about_all_gpus_is_named(
         assert any(name in finding.summary for finding in troubles(report)), name
 
 
-@pytest.mark.parametrize("part", first(0, range(PARTS)))
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
 def test_no_check_that_needed_the_value_passes(
     node: Callable[[dict[str, object]], Report], healthy: Report, topics: tuple[str, ...], part: int
 ):
@@ -132,14 +134,16 @@ def test_no_check_that_needed_the_value_passes(
         assert not passed & needing, (topic, sorted(passed & needing))
 
 
-@pytest.mark.parametrize("code", some(sorted(code for code, name in NAMES.items() if name in QUIET), 7))
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("code", sorted(code for code, name in NAMES.items() if name in QUIET))
 def test_what_no_gpu_has_is_no_trouble(node: Callable[[dict[str, object]], Report], code: int):
     for topic in ("sram", "repair", "margin", "banks", "threshold"):
         report = node({f"error.{topic}": code})
         assert not [finding for finding in troubles(report) if NAMES[code] in finding.summary]
 
 
-@pytest.mark.parametrize("part", some(range(PARTS), PARTS))
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
 def test_what_one_gpu_of_eight_does_not_tell_is_no_pass(
     node: Callable[[dict[str, object]], Report], healthy: Report, topics: tuple[str, ...], part: int
 ):

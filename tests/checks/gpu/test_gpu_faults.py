@@ -13,7 +13,6 @@ import smi_texts
 from fakes import build_nvml, nvml_env, write_config
 from fakes.tree import nvidia_tree
 from recorded import alarms, driver_files, machine, mesh, nvml, pci, replay, services, topo
-from tiers import some
 
 from nodedoctor.declare.registry import Options
 from nodedoctor.engine.session import Request, Session
@@ -95,7 +94,8 @@ def test_the_node_without_a_fault_has_none(healthy: Report):
     assert {check for check in judged if statuses(healthy)[check] != "pass"} == set()
 
 
-@pytest.mark.parametrize("fault", some(FAULTS, 3))
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_one_fault_turns_one_check(node: Callable[..., Report], healthy: Report, fault: str):
     told, check, status, action = FAULTS[fault]
     report = node(**told)
@@ -181,6 +181,7 @@ def test_an_odd_cell_or_row_of_the_matrix_is_named(name: str, tmp_path: Path):
     ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("links", range(1, 19))
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_number_of_links_that_no_board_has_is_told_also_of_one_row(links: int, alone: bool, tmp_path: Path):
@@ -254,6 +255,7 @@ def test_what_is_expected_is_held_against_links(fake_nvml: Fake, tmp_path: Path)
     ]
 
 
+@pytest.mark.slow
 def test_a_live_node_is_asked_once_and_judged_the_same(
     fake_nvml: Fake, tmp_path: Path, healthy: Report, monkeypatch: pytest.MonkeyPatch
 ):
@@ -278,7 +280,8 @@ LIKE = [
 ]
 
 
-@pytest.mark.parametrize("fault", some(LIKE, 5))
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("fault", LIKE)
 def test_the_same_fault_of_all_gpus_is_one_cause(node: Callable[..., Report], fault: str):
     told, check, status, _ = FAULTS[fault]
     report = node(

@@ -89,6 +89,7 @@ def test_one_slow_pair_is_a_link(diagnose):
     assert only(results["bandwidth.p2p"], "fail")["subject"] == "pair:1-2"
 
 
+@pytest.mark.slow
 def test_one_slow_gpu_is_named(diagnose):
     results, _ = diagnose({"gpu3.speed": 120})
     assert only(results["bandwidth.p2p"], "fail")["subject"] == "gpu:3"

@@ -50,6 +50,7 @@ def test_a_file_system_is_measured_within_its_bounds_and_nothing_is_left(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_measurement_that_is_killed_leaves_nothing(tmp_path: Path):
     before = os.statvfs(tmp_path).f_bfree
     argv = list(child("measured/disk_rates", "--seconds", "20", str(tmp_path)))
@@ -76,6 +77,7 @@ def test_a_file_system_that_is_read_only_or_small_is_left_alone(tmp_path: Path, 
     assert step["left"] == why and "write_gbytes_s" not in step
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts small file systems")
 def test_a_file_system_that_is_nearly_full_is_left_alone(tmp_path: Path):
     program = " ".join(child("measured/disk_rates", "--mib", "4", str(tmp_path)))
@@ -92,6 +94,7 @@ def test_a_path_that_is_not_there_costs_itself_alone(tmp_path: Path):
     assert gone["left"].startswith("No such file") and there["point"] == str(tmp_path)
 
 
+@pytest.mark.slow
 def test_memory_is_copied_where_it_lies(tmp_path: Path):
     """Two processors as two sockets: the tree says so."""
     cpus = sorted(os.sched_getaffinity(0))

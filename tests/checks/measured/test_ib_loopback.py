@@ -118,6 +118,7 @@ def test_an_adapter_that_does_not_open_is_unknown_with_what_was_said(perftest):
     assert "Couldn't allocate MR" in finding.summary and "memlock" in finding.fix.text
 
 
+@pytest.mark.slow
 def test_a_test_that_never_ends_is_given_up(perftest):
     (finding,) = ib_write_bw(perftest("mlx5_8/1", limit="1.0"), ib())
     assert finding.reason == "timeout" and finding.subject == "port:mlx5_8/1"

@@ -70,6 +70,7 @@ def subjects(tmp_path: Path, text: str) -> list[str]:
     return [alarm.partition("@")[2].partition(": ")[0] for alarm in shown if "deep.matrices" in alarm]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("test", [p2p_test, copies])
 @pytest.mark.parametrize("usual", [380.0, 48.0])
 @pytest.mark.parametrize("pair", [(0, 1), (2, 5), (7, 3)])
@@ -110,6 +111,7 @@ def mesh(row: int, column: int) -> float:
     return 48.3 if row % 4 == column % 4 else 9.9
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("test", [p2p_test, copies])
 @pytest.mark.parametrize(
     "rate", [two_sockets, bridges, mesh, lambda row, column: 380 - 5 * abs(row - column)]

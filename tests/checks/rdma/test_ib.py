@@ -745,6 +745,7 @@ def test_an_adapter_that_hangs_is_named():
     ]
 
 
+@pytest.mark.slow
 def test_growth_is_measured_by_reading_twice(tmp_path: Path):
     add_hca(tmp_path, "mlx5_0", counters={"symbol_error": 5, "link_downed": 1, "port_xmit_wait": 9})
     write(tmp_path / "proc/uptime", "3600.5 100.0\n")

@@ -82,6 +82,7 @@ def test_any_text_is_read(text: str):
     read(text)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("at", range(4))
 @pytest.mark.parametrize(
     ("words", "status"),

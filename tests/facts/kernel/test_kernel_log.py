@@ -857,6 +857,7 @@ def many_links() -> bytes:
     return "".join(f"[{n}.0] veth{n}: link becomes ready\n" for n in range(80_000)).encode()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("word", _WORDS)
 def test_no_line_that_a_check_reads_is_left_out_of_a_long_log(word: str):
     """A check that says there was nothing must have had the lines it looks for."""

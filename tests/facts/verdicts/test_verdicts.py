@@ -144,6 +144,7 @@ WELL: list[tuple[str, str]] = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("probe", "text"), WELL)
 def test_what_is_well_is_no_alarm(tmp_path: Path, probe: str, text: str):
     assert {result for result, _, _ in said(probe, text)} <= {"pass", "note"}

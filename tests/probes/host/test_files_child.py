@@ -179,6 +179,7 @@ def test_one_that_hangs_is_named_and_the_rest_reported(hanging: Path):
     assert "/" in found["statvfs"]
 
 
+@pytest.mark.slow
 def test_however_many_hang_the_rest_is_read(tmp_path: Path):
     files = [write(tmp_path / f"mount{number:02}", "x") for number in range(24)]
     dead = files[1:20:2]

@@ -154,6 +154,7 @@ def fake_process(root: Path, pid: int, name: str, cmdline: str) -> Path:
     return write(here / "cmdline", cmdline)
 
 
+@pytest.mark.slow
 def test_a_process_that_blocks_its_readers_is_named_and_the_rest_reported(tmp_path: Path):
     """Opening a file under somebody's write lease stands for the lock on a process's memory map."""
     write(tmp_path / "proc/stat", "btime 1700000000\n")

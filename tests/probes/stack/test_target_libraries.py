@@ -13,7 +13,6 @@ from examples import examples
 from fake_python import add_package, add_torch, compile_library, make_env, make_nccl, observe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiers import some
 
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.probes.stack.target_elf import arch_list, nccl_version, read_elf
@@ -65,22 +64,20 @@ def site(env: Path) -> Path:
     return next(env.glob("lib/python3*/site-packages"))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", TAGS)
 @pytest.mark.parametrize(
     ("variables", "wins"),
-    some(
-        [
-            ({}, {"RPATH": "wheel", "RUNPATH": "wheel"}),
-            ({"LD_LIBRARY_PATH": "{here}/system"}, {"RPATH": "wheel", "RUNPATH": "system"}),
-            ({"LD_LIBRARY_PATH": "/nowhere:{here}/system"}, {"RPATH": "wheel", "RUNPATH": "system"}),
-            ({"LD_PRELOAD": "{here}/preload/libnccl.so.2"}, {"RPATH": "preload", "RUNPATH": "preload"}),
-            (
-                {"LD_PRELOAD": "{here}/preload/libnccl.so.2", "LD_LIBRARY_PATH": "{here}/system"},
-                {"RPATH": "preload", "RUNPATH": "preload"},
-            ),
-        ],
-        3,
-    ),
+    [
+        ({}, {"RPATH": "wheel", "RUNPATH": "wheel"}),
+        ({"LD_LIBRARY_PATH": "{here}/system"}, {"RPATH": "wheel", "RUNPATH": "system"}),
+        ({"LD_LIBRARY_PATH": "/nowhere:{here}/system"}, {"RPATH": "wheel", "RUNPATH": "system"}),
+        ({"LD_PRELOAD": "{here}/preload/libnccl.so.2"}, {"RPATH": "preload", "RUNPATH": "preload"}),
+        (
+            {"LD_PRELOAD": "{here}/preload/libnccl.so.2", "LD_LIBRARY_PATH": "{here}/system"},
+            {"RPATH": "preload", "RUNPATH": "preload"},
+        ),
+    ],
 )
 def test_the_winner_is_the_one_ld_so_takes(folder, kind, variables, wins):
     env = folder / kind

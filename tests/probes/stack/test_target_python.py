@@ -297,6 +297,7 @@ def pyenv(env, tmp_path):
     return root
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "told, local, version",
     [

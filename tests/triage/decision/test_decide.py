@@ -197,6 +197,7 @@ def test_a_verdict_of_an_earlier_version_has_its_cause() -> None:
     assert decide(old).decision == "stop"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("files", CASES, ids=lambda files: files[0])
 def test_logs(files: list[str]) -> None:
     examined = examine_job([str(LOGS / name) for name in files])

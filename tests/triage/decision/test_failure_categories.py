@@ -23,6 +23,7 @@ each_situation = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sampled(6)
 @each_situation
 def test_each_situation_has_an_answer(situation: dict[str, Any], tmp_path: Path) -> None:
     document = as_document(judged(tmp_path, situation["log"]))

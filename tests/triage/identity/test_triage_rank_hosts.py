@@ -139,6 +139,7 @@ STATED = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("stray", STRAY.values(), ids=STRAY)
 @pytest.mark.parametrize(("text", "place"), STATED.values(), ids=STATED)
 def test_a_stray_line_of_another_host_moves_no_rank(

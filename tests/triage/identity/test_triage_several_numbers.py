@@ -45,12 +45,14 @@ def said(folder: Path, content: str) -> list[int | None]:
     return [rank for rank in culprits(examine_job([str(path)])) if rank is not None]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("guilty", [0, 5, 6])
 @pytest.mark.parametrize("prefix", CALLED + UNNAMED)
 def test_the_rank_among_several_numbers(prefix: str, guilty: int, tmp_path: Path) -> None:
     assert said(tmp_path, prefixed(prefix, guilty)) == [guilty]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("guilty", [0, 5])
 @pytest.mark.parametrize("prefix", SHORT)
 def test_a_short_word_for_a_rank(prefix: str, guilty: int, tmp_path: Path) -> None:
@@ -71,6 +73,7 @@ def test_rounds_and_a_single_number_are_no_ranks(prefix: str, tmp_path: Path) ->
     assert said(tmp_path, "".join(lone + [line.replace("8", "3", 1) for line in end])) == []
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("prefix", NO_RANK)
 def test_numbers_that_share_a_process_name_no_rank(prefix: str, tmp_path: Path) -> None:
     assert said(tmp_path, prefixed(prefix, 5)) == []

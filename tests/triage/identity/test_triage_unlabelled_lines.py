@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from say import culprits
 from test_triage_several_numbers import CALLED, UNNAMED
-from tiers import some
 
 from nodedoctor.triage.job import examine_job
 
@@ -54,8 +53,9 @@ def named(folder: Path, lines: list[str]) -> tuple[str, list[int | None]]:
     return examined.verdict.cause, culprits(examined)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("end", LINES)
-@pytest.mark.parametrize("prefix", some(CALLED + UNNAMED + FURTHER, 6))
+@pytest.mark.parametrize("prefix", CALLED + UNNAMED + FURTHER)
 def test_other_speakers_unlearn_no_label(prefix: str, end: str, tmp_path: Path) -> None:
     lines = labelled(prefix, 5, LINES[end])
     plain = named(tmp_path, lines)
@@ -65,7 +65,8 @@ def test_other_speakers_unlearn_no_label(prefix: str, end: str, tmp_path: Path) 
         assert named(tmp_path, [*lines[:place], text, *lines[place:]]) == plain, (other, place)
 
 
-@pytest.mark.parametrize("prefix", some(CALLED + UNNAMED + FURTHER, 6))
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("prefix", CALLED + UNNAMED + FURTHER)
 def test_a_number_behind_a_label_is_not_of_it(prefix: str, tmp_path: Path) -> None:
     lines = labelled(prefix, 5, LINES["traceback"])
     plain = named(tmp_path, lines)
@@ -102,6 +103,7 @@ SPEECH = [f"{subject} is {state}\n" for subject in SUBJECTS for state in ("built
 STEP_LINES = [line for n, said in enumerate(SPEECH) for line in (f"step {n} loss: 2.{n}\n", said)]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("prefix", ALONE)
 def test_a_label_on_a_traceback_alone_costs_no_more_than_the_rank(prefix: str, tmp_path: Path) -> None:
     """Few lines have it, so it is no label of the log; it is in front of all of the traceback."""

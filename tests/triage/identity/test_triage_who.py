@@ -195,12 +195,14 @@ def _named(tmp_path: Path, text: str) -> set[int]:
     return {who.rank for who in judged(tmp_path, text).verdict.culprits if who.rank is not None}
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_the_culprit_moves_with_the_numbers(story: Told, tmp_path: Path) -> None:
     for guilty, world in NOT_OF_ALL.get(story, WORLDS):
         assert _named(tmp_path, story(guilty, world)) == {guilty}, (guilty, world)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_less_evidence_names_nobody_else(story: Told, tmp_path: Path) -> None:
     """Lines that are missing may hide who is guilty; they make nobody else so, but as a suspicion."""

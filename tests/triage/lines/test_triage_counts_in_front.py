@@ -30,6 +30,7 @@ def wrapped(wrapper: str, number: int, text: str) -> str:
     return wrapper.format(m=number // 60, s=number % 60, n=number) + text
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_a_wrapper_around_every_line_changes_nothing(wrapper: str, count: str, tmp_path: Path) -> None:

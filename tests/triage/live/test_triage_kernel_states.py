@@ -124,6 +124,7 @@ def seen(*ranks: RankSample) -> LiveJob:
     return asyncio.run(capture.look_twice(numbered, host="n", twice=0.3)).live
 
 
+@pytest.mark.slow
 def test_a_lock_whose_holder_the_kernel_lists(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     file.write_text("")
@@ -160,6 +161,7 @@ def waits(how: str, where: object) -> tuple[int, str]:
             child.kill()
 
 
+@pytest.mark.slow
 def test_who_has_the_other_end_of_a_fifo(tmp_path: Path) -> None:
     fifo = tmp_path / "upload"
     os.mkfifo(fifo)
@@ -171,6 +173,7 @@ def test_who_has_the_other_end_of_a_fifo(tmp_path: Path) -> None:
     assert told == f"the other end of {fifo}, which process {os.getpid()} ({comm(os.getpid())}) has open"
 
 
+@pytest.mark.slow
 def test_the_peer_of_a_socket() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -183,6 +186,7 @@ def test_the_peer_of_a_socket() -> None:
     assert told.startswith(f"data from 127.0.0.1:{port}, which process {os.getpid()} (")
 
 
+@pytest.mark.slow
 def test_a_pipe_that_nobody_else_has() -> None:
     _, told = waits("pipe", "")
     assert told == "the other end of a pipe, which no other process here has open"
@@ -192,6 +196,7 @@ def comm(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
+@pytest.mark.slow
 def test_a_frozen_control_group(frozen_cgroup: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
@@ -237,6 +242,7 @@ def frozen_cgroup(request: pytest.FixtureRequest) -> Iterator[Path]:
             time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_rank_that_ends_between_the_looks_is_not_called_dead(tmp_path: Path) -> None:
     """Nor are those that had ended before: the job comes to its end."""
     file = tmp_path / "file"

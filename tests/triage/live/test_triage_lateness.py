@@ -70,6 +70,7 @@ def test_who_is_within_the_spread_of_its_peers_is_never_named(
         assert named(arrivals, ranks) is None
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("ranks", range(3, 17))
 @pytest.mark.parametrize("apart", [0.03, 0.1, 0.4])
 def test_the_stages_of_a_pipeline_are_no_stragglers(ranks: int, apart: float) -> None:

@@ -39,6 +39,7 @@ def boxed(tmp_path: Path, width: int, error: str = "", *, show_locals: bool = Fa
     raise AssertionError("the program did not fail")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("width", [80, 100, 140])
 @pytest.mark.parametrize("show_locals", [False, True])
 @pytest.mark.parametrize("front", ["", "[rank3]: "])

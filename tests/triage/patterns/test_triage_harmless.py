@@ -14,7 +14,6 @@ import pytest
 from say import caught, culprits, elastic, judged, raised, steps
 from test_triage_progress import EXAMPLES
 from test_triage_stories import CALM, STORIES
-from tiers import some
 
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.model import Place
@@ -73,7 +72,8 @@ def _as_warning(what: object) -> bool:
     return isinstance(what, (Symptom, GpuFull)) and bool(what.as_warning)
 
 
-@pytest.mark.parametrize("harmless", some(HARMLESS, 3), ids=[text[:50] for text in HARMLESS])
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("harmless", HARMLESS, ids=[text[:50] for text in HARMLESS])
 def test_a_harmless_line_changes_nothing(harmless: str, tmp_path: Path) -> None:
     for text in (harmless + HEALTHY, HEALTHY + harmless, steps(1, 9) + harmless + steps(10, 9)):
         assert judged(tmp_path, text).verdict.outcome == "clean", text[:300]
@@ -85,7 +85,8 @@ def test_a_harmless_line_changes_nothing(harmless: str, tmp_path: Path) -> None:
             assert culprits(examined) == culprits(plain), name
 
 
-@pytest.mark.parametrize("wrapped", some(WRAPPED, 3), ids=[text[:20] for text in WRAPPED])
+@pytest.mark.slow
+@pytest.mark.parametrize("wrapped", WRAPPED, ids=[text[:20] for text in WRAPPED])
 def test_the_words_of_an_error_are_no_error(wrapped: str, tmp_path: Path) -> None:
     """The same text in a warning, a printed list, a setting and a help text."""
     alarmed = []
@@ -118,6 +119,7 @@ def test_who_calls_all_of_stderr_a_warning_hides_no_error(logger: str, tmp_path:
     assert (verdict.outcome, verdict.cause) == ("failure", "peer_cuda_oom")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("logger", LOGGERS)
 def test_the_level_in_front_of_every_line_is_not_the_programs(logger: str, tmp_path: Path) -> None:
     for text in DEAD.values():

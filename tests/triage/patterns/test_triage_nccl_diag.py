@@ -78,6 +78,7 @@ def told(lines: Iterable[str], prefix: str = "") -> str:
     return "".join(f"{prefix}{HEAD}{line}\n" for line in lines)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
     "prefix", ["", "[rank0]: ", "(Worker pid=81, ip=10.0.0.3) ", "2026-11-21 10:20:30,120 "]

@@ -13,6 +13,7 @@ from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Identity
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SAID)
 def test_what_is_said(name: str, tmp_path: Path) -> None:
     text, cause, named = SAID[name]

@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 import pytest
 from say import caught, culprits, elastic, judged, raised, steps
 from test_triage_stories import ACTOR, BANNER, LOGS, STORIES
-from tiers import some
 
 from nodedoctor.triage.model import Verdict
 from nodedoctor.triage.patterns.progress import all_counters, step_counter
@@ -47,7 +46,8 @@ def verdict(text: str) -> Verdict:
         return judged(Path(folder), text).verdict
 
 
-@pytest.mark.parametrize("kind", some(LOOKS_LIKE_PROGRESS, 8))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LOOKS_LIKE_PROGRESS)
 def test_no_death_is_erased(kind: str, tmp_path: Path) -> None:
     became_clean = []
     for number, (name, text) in enumerate(dead()):

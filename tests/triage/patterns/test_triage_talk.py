@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from say import judged, steps
-from tiers import some
 
 from nodedoctor.triage.patterns.prose import is_prose_about_error
 
@@ -63,7 +62,8 @@ REPORTS = (
 PROGRESS = steps(1, 40) + "Training completed\n"
 
 
-@pytest.mark.parametrize("sentence", some(TALK, 6))
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("sentence", TALK)
 def test_a_sentence_about_an_error_is_none(sentence: str, tmp_path: Path) -> None:
     alarmed = []
     for error in ERRORS:
@@ -74,7 +74,8 @@ def test_a_sentence_about_an_error_is_none(sentence: str, tmp_path: Path) -> Non
     assert alarmed == []
 
 
-@pytest.mark.parametrize("sentence", some(TALK, 4))
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("sentence", TALK)
 def test_an_article_alone_has_no_cause(sentence: str, tmp_path: Path) -> None:
     for error in ERRORS:
         text = f"Some notes on training.\n{sentence.format(error)}\nThat is all there is to say.\n"

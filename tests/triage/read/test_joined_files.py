@@ -63,6 +63,7 @@ WAYS: dict[str, Callable[[str, str], str]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("name", JOBS)
 def test_logs_in_one_file_are_judged_as_in_a_folder(name: str, how: str, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from mutate import HOW, Edit, apply
 from say import as_document, caught, raised, steps
 from test_triage_flight import behind
-from tiers import first
 
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.read import archives, parallel
@@ -103,7 +102,8 @@ def loads(path: Path) -> int:
     return len(parallel._assign_loads(find_sources([str(path)]).sources, SourceReading()))
 
 
-@pytest.mark.parametrize("pack", first(1, PACKS))
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("pack", PACKS)
 @pytest.mark.parametrize("files", [RANKS, ODD], ids=["ranks", "odd"])
 def test_members_are_read_on_several_cores_as_on_one(
     pack: str, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -117,7 +117,8 @@ def test_members_are_read_on_several_cores_as_on_one(
         assert loads(path) == min(cores, parallel.OF_A_STREAM if pack != "zip" else len(files))
 
 
-@pytest.mark.parametrize("pack", first(1, PACKS))
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("pack", PACKS)
 def test_an_archive_says_what_the_unpacked_folder_says(
     pack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_member_whose_name_cannot_be_read_costs_no_other_one(tmp_path: Path) -
     assert len(reading.events) == 1 and len(reading.notes) == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_damaged_archives_are_read_on_several_cores_as_on_one(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from say import caught
-from tiers import first, some
 
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines import prefixes
@@ -48,7 +47,8 @@ def pumped(word: str) -> list[str]:
     return [text[:LONGEST] for text in (*runs, *ends)]
 
 
-@pytest.mark.parametrize("sign", some(SIGNS, 60), ids=lambda sign: sign.expression[:40])
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("sign", SIGNS, ids=lambda sign: sign.expression[:40])
 def test_no_sign_takes_the_square_of_a_line(sign: LogPattern) -> None:
     for word in sign.needles:
         for text in pumped(word):
@@ -61,9 +61,8 @@ def test_no_prefix_takes_the_square_of_a_line(reader: Reader) -> None:
         assert took(lambda text=text: reader[0].match(text)) < AT_MOST, text[:60]
 
 
-@pytest.mark.parametrize(
-    "front", first(2, ["", "Saving ", "Downloading ", "100%|[", "timeout", "error ", "\x1b[0m"])
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("front", ["", "Saving ", "Downloading ", "100%|[", "timeout", "error ", "\x1b[0m"])
 def test_no_sign_of_life_and_no_complaint_takes_the_square_of_a_line(front: str) -> None:
     for text in (front * 2 + unit * (LONGEST // len(unit)) + "\x01" for unit in (*UNITS, front or "*")):
         assert took(lambda text=text: progress.read_liveness(text)) < AT_MOST, text[:60]
@@ -85,7 +84,8 @@ MANY: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", first(1, MANY))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MANY)
 def test_no_number_of_lines_takes_its_square(kind: str, tmp_path: Path) -> None:
     """Ten thousand ranks that ended, each asked about every other one, once took a quarter of a minute."""
     path = tmp_path / "log"

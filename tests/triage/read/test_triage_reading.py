@@ -266,6 +266,7 @@ def test_bars_drawn_again_in_the_first_line_are_no_table(tmp_path: Path) -> None
     assert examined.verdict.coverage.notes == ()
 
 
+@pytest.mark.slow
 def test_a_search_begun_ahead_finds_the_same(tmp_path: Path) -> None:
     path = tmp_path / "large.log"
     path.write_text(steps(1, 60_000) + "".join(caught(rank) for rank in (0, 1, 3)) + steps(7, 9_000))
@@ -315,6 +316,7 @@ ENOUGH = 1 << 17
 """Bytes from which the next two tests have logs read in shares: a real threshold takes 10 s of CPU."""
 
 
+@pytest.mark.slow
 def test_many_logs_are_read_as_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "ENOUGH", ENOUGH)
     for rank in range(8):
@@ -327,6 +329,7 @@ def test_many_logs_are_read_as_one_by_one(tmp_path: Path, monkeypatch: pytest.Mo
     assert [who["rank"] for who in alone["culprits"]] == [3]
 
 
+@pytest.mark.slow
 def test_every_recorded_log_is_read_alike_on_one_core_and_on_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "ENOUGH", ENOUGH)
     sources = [source for source in find_sources([str(RECORDED)]).sources if source.kind == "text"]

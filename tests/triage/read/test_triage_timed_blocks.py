@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from test_triage_hostile import small
-from tiers import first
 
 from nodedoctor.triage.lines.normal import RawLine
 from nodedoctor.triage.model import Place
@@ -54,7 +53,8 @@ PUMPED = {
 }
 
 
-@pytest.mark.parametrize("kind", first(2, PUMPED))
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("kind", PUMPED)
 def test_a_pumped_line_costs_no_more_than_a_few_seconds(kind: str, tmp_path: Path) -> None:
     """Once the first of them took hours."""
     log = tmp_path / "log"
