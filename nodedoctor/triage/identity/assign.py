@@ -28,6 +28,7 @@ from nodedoctor.triage.identity.processes import (
     rank_communicators,
     rank_group_members,
     rank_started_processes,
+    remaining_ranks,
 )
 from nodedoctor.triage.identity.rank_hosts import (
     LISTS_OF_TASKS,
@@ -165,6 +166,7 @@ def assign_by_events(
     one_node = is_one_node(people, world, events)
     processes, gpus = ProcessTable(events), GpuTable(events)
     buses = BusTable(events, world if one_node else None)
+    remaining = remaining_ranks([*events, *last_lines], processes, world)
 
     def identify(event: Event[Any]) -> Identity:
         who, what = event.who, event.what
@@ -172,6 +174,7 @@ def assign_by_events(
             return who
         claims = {
             "its process id": processes.rank_of(who),
+            "the ranks of all others of its class": remaining.get((who.world, who.pid or 0)),
             "its agent's list": agents.rank_of(event.place.source, who)
             if isinstance(what, ProcessExit)
             else None,

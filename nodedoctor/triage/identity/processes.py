@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.identity.world import RankLocation, is_address, short_host
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Event, Identity
+from nodedoctor.triage.model import DEFAULT_WORLD, Event, Identity
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.machine import GpuOnBus
@@ -73,6 +73,29 @@ class ProcessTable:
         if len(sure) > 1 and all(self._ranks[pid, ANY] == {ranks[pid]} for pid in sure):
             for pid in ranks.keys() - set(sure):
                 self._add(pid, "", ranks[pid])
+
+
+def remaining_ranks(
+    events: Iterable[Event[Any]], processes: ProcessTable, size: int | None
+) -> dict[tuple[str, int], int]:
+    """The rank of a process by its class and id, where all others of its class have all other ranks.
+
+    A class is one of Ray's actors. Two groups of one class say the same ranks: then there is no answer.
+    """
+    ranks: dict[str, dict[int, int | None]] = defaultdict(dict)
+    for event in events:
+        who = event.who
+        if who.pid is not None and who.world != DEFAULT_WORLD:
+            known = ranks[who.world].get(who.pid)
+            ranks[who.world][who.pid] = processes.rank_of(who) if known is None else known
+    remaining = {}
+    for world, members in ranks.items():
+        unknown = [pid for pid, rank in members.items() if rank is None]
+        taken = {rank for rank in members.values() if rank is not None}
+        gaps = set(range(size or max(taken, default=0) + 1)) - taken
+        if len(unknown) == len(gaps) == 1 and len(taken) == len(members) - 1 > 1:
+            remaining[world, unknown[0]] = gaps.pop()
+    return remaining
 
 
 class AgentTable:

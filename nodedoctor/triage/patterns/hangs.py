@@ -77,14 +77,17 @@ _rank_missed
 HANG_SUSPECTED
     \b(?:[Hh]ang|HANG|[Ss]tall|[Dd]eadlock)\s(?:was\s|is\s)?(?:detected|suspected)\b
     |\b[Nn]o progress (?:for|in) \d
-    |\b(?:[Jj]ob|run|training|it)\s(?:just\s)?(?:is\s|was\s|has\s(?:been\s)?|appears\s|seems\s)?(?:to be\s)?
+    |\b(?:[Jj]ob|run|[Tt]raining|it)\s(?:just\s)?(?:is\s|was\s|has\s(?:been\s)?|appears\s|seems\s)?(?:to be\s)?
     (?:hung|hangs|stuck|hanging)\b|\bno (?:new )?output (?:since|for|in)\b
     |\b(?:[Rr]anks?|[Pp]rocess(?:es)?|[Tt]hread|[Cc]ollectives?|[Ll]oop|workers)\b.{0,40}?
     [ ](?:is|are|was|were|seems|appears) (?:stuck|hung|unresponsive|not responding|deadlocked)\b
     |\bnot (?:completed|finished) (?:after|in|within) \d{2,7} ?s|\bhas not entered the collective\b
     |\b(?:timed out|running for \d{2,7} ?s\b.{0,40}?)[ ;,]{1,2}waiting (?:on|for) ranks?\b
 HANG_SUSPECTED
-    \bno (?:new )?(?:log )?(?:lines?|steps?) (?:since|for|in)\b
+    \bno (?:new )?(?:log )?(?:lines?|steps?) (?:since|for|in)\b|\b[Nn]o progress(?: since\b|: last step\b)
+HANG_SUSPECTED
+    \b(?:stands?|stood) still (?:since|for)\b
+    |^\W{0,3}(?:and |then ){0,2}nothing (?:after (?:that|this)|since(?: then)?|more)\W{0,3}$
 # health controllers and trainers that end a run themselves
 STOPPED_ITSELF
     \b(?:[Jj]ob|[Rr]un|[Tt]raining)\s(?:was\s|is\s)?(?:stopped|aborted|terminated)\s?(?:early\s)?(?:by\s(?:the\s)?health

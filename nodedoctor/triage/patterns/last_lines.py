@@ -32,24 +32,30 @@ WAS_DONE = re.compile(
 """Words of a rank that has done what it had to, by itself."""
 
 
+def without_numbers(text: str) -> str:
+    """The form of a line: what lines that differ in numbers alone have in common."""
+    return _NUMBERS.sub("0", text)
+
+
 @record
 class LastLines:
     """The last lines of a speaker that say different things, numbers left out, the last of them last."""
 
     forms: tuple[str, ...]
+    repeats: int = 1
+    """How often it said the last of them, of those that are kept."""
 
 
 @dataclass(slots=True)
 class _Speaker:
     last: Line
-    forms: dict[str, None] = field(default_factory=dict)
+    forms: dict[str, int] = field(default_factory=dict)
 
     def add(self, line: Line) -> None:
         """Keep a line as the last one."""
         self.last = line
-        form = _NUMBERS.sub("0", line.text)
-        self.forms.pop(form, None)
-        self.forms[form] = None
+        form = without_numbers(line.text)
+        self.forms[form] = self.forms.pop(form, 0) + 1
         if len(self.forms) > MOST_FORMS:
             del self.forms[next(iter(self.forms))]
 
@@ -86,6 +92,7 @@ class LastLinesOfRanks:
     def flush(self) -> Iterator[Event[LastLines]]:
         """What each speaker said last: where the first gives up, and where the log ends."""
         for who, speaker in self._speakers.items():
-            yield Event.at(speaker.last, LastLines(tuple(speaker.forms)), who=who)
+            forms = speaker.forms
+            yield Event.at(speaker.last, LastLines(tuple(forms), [*forms.values()][-1]), who=who)
         self._speakers.clear()
         self._is_over = True

@@ -10,6 +10,7 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.assertion import names_error
 from nodedoctor.triage.patterns.job_stopped import CancelledByUser
+from nodedoctor.triage.patterns.last_lines import LastLines, without_numbers
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError, is_report
@@ -22,6 +23,9 @@ SILENCE = 600.0
 """Seconds without a step from which on a job may hang; a checkpoint or an evaluation takes less. Ours."""
 LONGER = 4
 """So many times longer than any pause before, a pause is none of the job's own. Ours."""
+
+REPEATS = 3
+"""Lines of one form that are no work of the job's own: a monitor's. Ours."""
 
 
 def describe_hang(timeline: Timeline) -> str:
@@ -37,19 +41,34 @@ def describe_hang(timeline: Timeline) -> str:
         if event.asserted and offset > behind:
             words = shorten(event.text, QUOTE_LENGTH, placeholder=" ...")
             return f"a line says that the job hung, and none which rank held it up ({words})"
-    if done:
-        return ""
+    return "" if done else _describe_silence(timeline, steps)
+
+
+def _describe_silence(timeline: Timeline, steps: Sequence[Event[TrainingStep]]) -> str:
+    """How long no step had come when the job was ended, or when somebody else still wrote into its log."""
     ends = [event.time for event in timeline.of_kind(CancelledByUser) if event.time is not None]
+    onlookers = [] if ends else [event.time for event in timeline.last_lines if _only_repeats(event, steps)]
     signs = [event for event in (*steps, *timeline.of_kind(LongWork)) if event.time is not None]
     last = max((event.time or 0.0 for event in signs), default=None)
+    end = min(ends, default=None) or max((time for time in onlookers if time is not None), default=None)
     pause = max((event.what.pause for event in steps), default=0.0)
-    silence = min(ends) - last if ends and last is not None else 0.0
+    silence = end - last if end is not None and last is not None else 0.0
     if silence < SILENCE or not 0 < pause * LONGER < silence:
         return ""
+    when = "before the job was ended" if ends else "at the end of the log, in which only one line repeats"
     return (
-        f"no step came for {decimal(silence / 60, 3)} minutes before the job was ended, and it had never"
-        f" paused for more than {decimal(pause, 3)} s: it may have hung"
+        f"no step came for {decimal(silence / 60, 3)} minutes {when}, and it had never paused for more than"
+        f" {decimal(pause, 3)} s: it may have hung"
     )
+
+
+def _only_repeats(event: Event[LastLines], steps: Sequence[Event[TrainingStep]]) -> bool:
+    """True for a speaker who said one thing alone, again and again, behind the last step of its log."""
+    here = [step for step in steps if step.place.source == event.place.source]
+    if not here or event.what.repeats < REPEATS:
+        return False
+    form, forms = without_numbers(here[-1].text), event.what.forms
+    return form in forms[-2:-1] or (len(forms) == 1 and form not in forms)
 
 
 def describe_lost_end(timeline: Timeline) -> str:

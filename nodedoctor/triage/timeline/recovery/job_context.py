@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from nodedoctor.record import record
+from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.kubernetes import is_state_of_pod
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.stacks import ThreadStack
+from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.documents import letters_beside_logs
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, offsets_by_source
@@ -57,6 +60,8 @@ class JobContext:
     """Where stacks are of a job that went on."""
     letters: frozenset[str]
     """What people wrote beside logs that tell by themselves how the job ended."""
+    lost_peers: frozenset[str]
+    """Hosts and pods whose processes others lost."""
 
 
 def describe_job(
@@ -81,12 +86,18 @@ def describe_job(
         read_own_story(events),
         places_of_passed_stacks(events),
         letters_beside_logs(events),
+        frozenset(short_host(event.what.peer) for event in events if isinstance(event.what, PeerGone)),
     )
 
 
 def is_of_letter(event: Event[Any], job: JobContext) -> bool:
     """True for what a letter quotes, beside logs that tell by themselves how their job ended."""
     return event.place.source in job.letters
+
+
+def is_lost_pod(event: Event[Any], job: JobContext) -> bool:
+    """True for what ended a pod whose process others then lost: that it runs again heals no job."""
+    return is_state_of_pod(event.what) and short_host(event.who.host) in job.lost_peers
 
 
 def is_startup_error(event: Event[Any], job: JobContext) -> bool:

@@ -221,7 +221,8 @@ def decide_in_job(events: list[Event[Any]], context: JobContext) -> tuple[list[E
     remaining: list[Event[Any]] = []
     aside: list[SideError] = []
     for event in events:
-        rule = _line_rule(event) or _job_rule(event, context)
+        of_line = None if job.is_lost_pod(event, context) else _line_rule(event)
+        rule = of_line or _job_rule(event, context)
         if rule is None:
             remaining.append(event)
         else:
