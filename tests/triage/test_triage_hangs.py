@@ -104,7 +104,15 @@ def test_a_line_without_its_group_is_of_the_only_group(odd: int, silent: str, tm
 
 
 @pytest.mark.parametrize(
-    "words", ["no new line for 40 minutes", "no steps since 10:14", "no new output for an hour"]
+    "words",
+    [
+        "no new line for 40 minutes",
+        "no steps since 10:14",
+        "no new output for an hour",
+        "no progress since 10:14",
+        'the run "abc" stands still since 10:14',
+        "(and then nothing more)",
+    ],
 )
 def test_what_a_person_says_of_silence_behind_the_last_step_is_not_clean(words: str, tmp_path: Path) -> None:
     assert judged(tmp_path, steps(1, 30) + words + "\n").verdict.outcome == "undetermined"
@@ -116,3 +124,20 @@ def test_a_hang_in_a_quoted_answer_is_none(tmp_path: Path) -> None:
     assert judged(tmp_path, steps(1, 30) + answers).verdict.outcome == "clean"
     words = "The job hung because rank 3 is slow.\n"
     assert judged(tmp_path, steps(1, 30) + words).verdict.outcome != "clean"
+
+
+def onlooking(minutes: range, text: str) -> str:
+    return "".join(f"[2026-11-21 10:{minute:02d}:00] {text.format(n=minute)}\n" for minute in minutes)
+
+
+@pytest.mark.parametrize("onlooker", ["[sidecar] util 100 %, power {n} W", "node-3 {n} pods Running"])
+def test_a_job_is_not_in_progress_while_only_a_monitor_writes(onlooker: str, tmp_path: Path) -> None:
+    log = stamped(0, 20)
+    alone = judged(tmp_path, log + onlooking(range(6, 40), onlooker)).verdict
+    assert alone.outcome == "undetermined" and "no step came" in alone.headline
+    soon = judged(tmp_path, log + onlooking(range(6, 12), onlooker)).verdict
+    went_on = judged(tmp_path, log + onlooking(range(6, 40), onlooker) + stamped(160, 20)).verdict
+    works = judged(
+        tmp_path, log + onlooking(range(6, 40), "eval shard {n}") + "[2026-11-21 10:41:00] saved\n"
+    )
+    assert [soon.outcome, went_on.outcome, works.verdict.outcome] == ["clean"] * 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import culprits, judged, steps
+from say import caught, culprits, judged, steps
 
 POD = """Name:             {pod}
 Namespace:        ml
@@ -54,6 +54,19 @@ def test_the_last_state_of_a_container_that_went_on_decides_nothing(
 ) -> None:
     text = described(state=state, reason=reason, code=code, last=LAST)
     assert judged(tmp_path, text + steps(1, 40)).verdict.cause != "peer_host_oom"
+
+
+@pytest.mark.parametrize("domain", ["", ".jobs.ml.svc.cluster.local"])
+@pytest.mark.parametrize("pod", ["llm-worker-1", "llm-worker-2"])
+def test_the_last_state_of_a_pod_that_others_lost_is_their_failure(
+    pod: str, domain: str, tmp_path: Path
+) -> None:
+    lost = f"Last error:\nsocketProgress: Connection closed by remote peer {pod}{domain}<52044>\n"
+    text = caught(0).partition(" ran for ")[0] + " raised the following async exception:\n" + lost
+    state = described(state="Running", reason="", code="", last=LAST, gpus=8)
+    examined = judged(tmp_path, steps(1, 40) + state + "$ kubectl logs llm-0\n" + text)
+    is_described = pod == "llm-worker-1"
+    assert (examined.verdict.cause == "peer_host_oom") is is_described
 
 
 def test_the_last_state_of_a_container_that_waits_is_its_end(tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ _rank_missed
 HANG_SUSPECTED
     \b(?:[Hh]ang|HANG|[Ss]tall|[Dd]eadlock)\s(?:was\s|is\s)?(?:detected|suspected)\b
     |\b[Nn]o progress (?:for|in) \d
-    |\b(?:[Jj]ob|run|[Tt]raining|it)\s(?:just\s)?(?:is\s|was\s|has\s(?:been\s)?|appears\s|seems\s)?(?:to be\s)?
-    (?:hung|hangs|stuck|hanging)\b|\bno (?:new )?output (?:since|for|in)\b
+    |\b(?:[Jj]ob|run|[Tt]raining|it)\s(?:just\s)?(?:is\s|was\s|has\s(?:been\s)?|appears\s|seems\s)?
+    (?:to be\s)?(?:hung|hangs|stuck|hanging)\b|\bno (?:new )?output (?:since|for|in)\b
     |\b(?:[Rr]anks?|[Pp]rocess(?:es)?|[Tt]hread|[Cc]ollectives?|[Ll]oop|workers)\b.{0,40}?
     [ ](?:is|are|was|were|seems|appears) (?:stuck|hung|unresponsive|not responding|deadlocked)\b
     |\bnot (?:completed|finished) (?:after|in|within) \d{2,7} ?s|\bhas not entered the collective\b

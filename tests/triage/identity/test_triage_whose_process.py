@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import culprits, elastic, judged, raised, steps
+from say import caught, culprits, elastic, judged, raised, steps
 
 from nodedoctor.triage.describe import blameable_identities
 from nodedoctor.triage.model import Identity
@@ -53,3 +53,32 @@ def test_who_reached_no_server_did_not_raise_what_the_server_raised(
 @pytest.mark.parametrize("error", [FULL, KEY])
 def test_an_error_without_a_name_is_of_the_only_rank_that_failed(error: str, tmp_path: Path) -> None:
     assert culprits(judged(tmp_path, steps(1, 3) + error + elastic([(0, 1)], 0))) == [0]
+
+
+def actor(pid: int, text: str) -> str:
+    return f"(PolicyWorker pid={pid}) {text}\n"
+
+
+def raised_by(pid: int) -> str:
+    lines = ("Traceback (most recent call last):", '  File "/w/train.py", line 7, in step', "KeyError: 'a'")
+    return "".join(actor(pid, line) for line in lines)
+
+
+@pytest.mark.parametrize("missing", [1, 2, 6])
+def test_the_only_process_of_a_class_without_a_rank_has_the_one_that_is_missing(
+    missing: int, tmp_path: Path
+) -> None:
+    waits = "".join(actor(5000 + rank, caught(rank).strip()) for rank in range(8) if rank != missing)
+    assert culprits(judged(tmp_path, raised_by(5000 + missing) + waits)) == [missing]
+
+
+@pytest.mark.parametrize("ranks", [(0, 1, 4, 5, 6, 7), (0, 1, 2, 3), ()])
+def test_no_rank_is_guessed_where_none_or_several_are_missing(ranks: tuple[int, ...], tmp_path: Path) -> None:
+    waits = "".join(actor(5000 + rank, caught(rank).strip()) for rank in ranks)
+    assert culprits(judged(tmp_path, raised_by(5012) + waits)) == [None]
+
+
+def test_two_groups_of_one_class_have_no_missing_rank(tmp_path: Path) -> None:
+    waits = "".join(actor(5000 + rank, caught(rank).strip()) for rank in (0, 1, 3))
+    more = "".join(actor(6000 + rank, caught(rank).strip()) for rank in (0, 1, 2, 3))
+    assert culprits(judged(tmp_path, raised_by(5012) + waits + more)) == [None]
