@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 
 from nodedoctor.intake.job_lines import is_of_job
 from nodedoctor.patterns import regex
+from nodedoctor.prompts import split_words
 
 _PARTS = re.compile(r"\|\|?|&&|;")
-_ASSIGNMENT = re.compile(r"\w{1,40}=")
-_WRAPPERS = frozenset(("sudo", "time", "env", "exec", "nice", "watch", "nohup", "timeout"))
-"""Programs that start the one behind them."""
 _LAUNCHES = regex(
     r"torchrun|accelerate|deepspeed|mpirun|mpiexec|prterun|srun|sbatch|salloc|horovodrun|jsrun|flux|bsub|qsub|ray"
     r"|vllm|sglang|helm|make|docker|podman|nerdctl|apptainer|singularity|enroot|kubectl|oc"
@@ -103,17 +99,7 @@ _CLIENT = regex(
 @lru_cache(maxsize=64)
 def programs(command: str) -> list[str]:
     """The names of the programs in what was typed, the first at first."""
-    return [words[0] for part in _PARTS.split(command) if (words := _words(part))]
-
-
-def _words(part: str) -> list[str]:
-    """A program and what is behind it, without what is in front of it."""
-    words = part.split()
-    if words and words[0] in _WRAPPERS:
-        words = [word for word in words if word not in _WRAPPERS and not re.match(r"-|\d+$", word)]
-    while words and _ASSIGNMENT.match(words[0]):
-        del words[0]
-    return [words[0].rpartition("/")[2], *words[1:]] if words else []
+    return [words[0] for part in _PARTS.split(command) if (words := split_words(part))]
 
 
 def starts_program(command: str) -> bool:
@@ -124,7 +110,7 @@ def starts_program(command: str) -> bool:
 @lru_cache(maxsize=64)
 def asks_machine(command: str) -> bool:
     """Whether what was typed asks for the state of the machine, and starts or shows no job."""
-    words = _words(_PARTS.split(command)[0])
+    words = split_words(_PARTS.split(command)[0])
     if not words:
         return False
     if words[0] in _SHOWS:
@@ -134,9 +120,6 @@ def asks_machine(command: str) -> bool:
     return words[0] in _ASKS
 
 
-_ONE_NODE = regex(r"[A-Za-z][\w.-]{0,63}")
-_WITH_VALUE = ("-p", "-i", "-l", "-o", "-F", "-J", "-L", "-R")
-"""Options of ssh that have a value behind them."""
 _ELSEWHERE = re.compile(
     r"(?:^|[\s;|&(\"'`])(?:pdsh|clush|dsh|psh|xdsh|cexec|mussh|p(?:arallel-)?ssh|ansible|srun|ssh"
     r"|kubectl exec)\s"
@@ -158,36 +141,6 @@ def loop_names(command: str) -> frozenset[str]:
     return frozenset(match["names"].split()) if match else frozenset()
 
 
-def remote_host(command: str) -> str:
-    """The one node on which something was started from here: `srun -w NODE`, `ssh NODE PROGRAM`."""
-    words = _words(command)
-    if words[:1] in (["srun"], ["clush"], ["pdsh"]):
-        options = [word.partition("=")[2] for word in words if word.startswith("--nodelist=")]
-        behind = [value for word, value in pairwise(words) if word in ("-w", "--nodelist")]
-        names = options + behind
-    elif words[:1] == ["ssh"]:
-        plain = _plain_words(words)
-        names = plain[:1] if len(plain) > 1 else []
-    else:
-        names = []
-    return names[0] if len(names) == 1 and _ONE_NODE.fullmatch(names[0]) else ""
-
-
-def login_host(command: str) -> str:
-    """The node whose shell `ssh NODE` opens: what is typed behind it at bare prompts is typed there."""
-    words = _words(command)
-    plain = _plain_words(words) if words[:1] == ["ssh"] else []
-    return plain[0] if len(plain) == 1 and _ONE_NODE.fullmatch(plain[0]) else ""
-
-
-def _plain_words(words: Sequence[str]) -> list[str]:
-    """The node and what is behind it, without the options of ssh."""
-    plain = [
-        word for before, word in pairwise(words) if not word.startswith("-") and before not in _WITH_VALUE
-    ]
-    return [plain[0].rpartition("@")[2], *plain[1:]] if plain else []
-
-
 LONGEST_REFUSAL = 400
 """Characters of a line in which a program says that it was refused; ours."""
 
@@ -202,3 +155,31 @@ def is_refusal(line: str, command: str) -> bool:
     own = colon and name in programs(command) and not _LAUNCHES.fullmatch(name)
     refused = asks_machine(command) and _REFUSAL.search(line) is not None and not is_of_job(line)
     return bool(own or refused or _CLIENT.match(line)) and not _STATE.search(line)
+
+
+_QUERY = re.compile(r"--query-(?:gpu|remapped-rows)[= ]['\"]?([a-z][\w.,]{1,4000})")
+
+
+def bare_query_columns(line: str) -> tuple[str, ...]:
+    """The columns that a command asks `nvidia-smi` for without their heading; () for any other line."""
+    match = _QUERY.search(line) if "noheader" in line else None
+    columns = tuple(match[1].strip(",").split(",")) if match else ()
+    return columns if len(columns) > 1 else ()
+
+
+_LOCKED_MEMORY = re.compile(r"(?:sudo )?ulimit (?:-[HS] ?-?|-)l\s*")
+
+
+def limit_line(line: str, command: str) -> str:
+    """The line of `ulimit -a` for the answer to `ulimit -l`; "" for anything else."""
+    value = line.strip()
+    is_value = value == "unlimited" or (value.isdecimal() and len(value) < 16)
+    return f"max locked memory (kbytes, -l) {value}" if is_value and _LOCKED_MEMORY.fullmatch(command) else ""
+
+
+_MODULE_ROW = re.compile(r"\w{1,60} {1,60}\d{4,12} {1,12}\d{1,6}(?: [\w,]{1,2000})?\s*")
+
+
+def is_module_row(line: str, command: str) -> bool:
+    """Whether a line is of `lsmod`, whose heading grep took away."""
+    return command.startswith("lsmod") and _MODULE_ROW.fullmatch(line) is not None

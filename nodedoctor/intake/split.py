@@ -15,23 +15,18 @@ from nodedoctor.intake.all_shapes import QUERY, SHAPES
 from nodedoctor.intake.answers import answer_shape
 from nodedoctor.intake.commands import (
     asks_machine,
+    bare_query_columns,
     is_elsewhere,
+    is_module_row,
     is_refusal,
-    login_host,
-    remote_host,
+    limit_line,
     starts_program,
 )
 from nodedoctor.intake.file_names import Headings, numbered_form
 from nodedoctor.intake.host_shapes import LSMOD, ULIMIT
-from nodedoctor.intake.prompts import (
-    Prompt,
-    bare_query_columns,
-    is_module_row,
-    limit_line,
-    match_prompt,
-)
 from nodedoctor.intake.shape import JOB_LINE, LOOSE, TIMED_LINE, Shape, is_loose
 from nodedoctor.intake.wrapped_rows import find_frame, find_log_width, join_log_lines, join_rows, join_window
+from nodedoctor.prompts import Prompt, login_host, match_prompt, remote_host
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
 

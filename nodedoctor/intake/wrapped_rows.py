@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.intake.prompts import match_prompt
 from nodedoctor.patterns import regex
+from nodedoctor.prompts import match_prompt
 from nodedoctor.record import record
 
 _FRAME = re.compile(r"[+|][-=+]{20,400}")

@@ -8,10 +8,11 @@ from in_turn import in_turn
 from pastes import OF_LOGS, PASTES
 
 from nodedoctor.intake.cli import worst
-from nodedoctor.intake.commands import asks_machine, programs, remote_host
+from nodedoctor.intake.commands import asks_machine, programs
 from nodedoctor.intake.document import headline
 from nodedoctor.intake.judge import Reading, read
 from nodedoctor.intake.split import split
+from nodedoctor.prompts import remote_host
 
 REFUSALS = {
     "dmesg -T": "dmesg: read kernel buffer failed: Operation not permitted",

@@ -20,6 +20,7 @@ from nodedoctor.triage.patterns import (
 from nodedoctor.triage.patterns.activity import ActivityDetector, RecoveryDetector
 from nodedoctor.triage.patterns.bars import RayTuneTable, parse_bar
 from nodedoctor.triage.patterns.elastic import ElasticBlock
+from nodedoctor.triage.patterns.kernel_prompts import KernelPrompts
 from nodedoctor.triage.patterns.kubernetes import PodDescriptions
 from nodedoctor.triage.patterns.last_lines import LastLinesOfRanks
 from nodedoctor.triage.patterns.line_events import SAYS_RANK, line_events
@@ -83,7 +84,8 @@ class EventReader:
         self._dumps, self._stalls = StackDumps(), frameworks.StallReports()
         self._traces, self._block, self._last_warning = TracebackReader(), ElasticBlock(), nccl.LastErrors()
         self._open_errors, self._retries, self._counters = OpenErrors(), RetryDetails(), StepCounters()
-        self._trials, self._pids, self._pods = RayTuneTable(), PidTable(), PodDescriptions()
+        self._trials, self._pids = RayTuneTable(), PidTable()
+        self._pods, self._kernel = PodDescriptions(), KernelPrompts()
         self._asides = (
             RetryHeadings(),
             ActivityDetector(),
@@ -111,8 +113,11 @@ class EventReader:
             yield event
         yield from self._read_printer(line)
         yield from self._pods.read(line)
+        self._kernel.read(line)
         shape = _SHAPES.shape_of(line.text)
-        events = [self._pods.complete(event) for event in self._own_events(line, shape)]
+        events = [
+            self._kernel.complete(self._pods.complete(event)) for event in self._own_events(line, shape)
+        ]
         yield from self._open_errors.read(line)
         if self._last_error.read(line, erred=any(e.kind not in NON_ERRORS for e in events)):
             yield Event.at(line, Mark.SURVIVED_ERROR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nodedoctor.knowledge.xids import sxid, xid
 from nodedoctor.triage.describe import blameable_identities, describe_briefly, distinct_ranks, nodes_of
@@ -43,6 +44,9 @@ def _judge_xid(
     culprits = _ranks_on_gpus(timeline, events)
     if not culprits and cause == "user_code_exception":
         culprits = blameable_identities(*(event.who for event in events))
+    elif len(culprits) == 1 and culprits[0].host is None:  # it is where its GPU is
+        hosts = {event.who.host for event in events} - {None}
+        culprits = (replace(culprits[0], host=next(iter(hosts))),) if len(hosts) == 1 else culprits
     elif not culprits:  # the process that the driver names met the fault of its GPU
         culprits = nodes_of(Identity(host=event.who.host) for event in events)
     headline = f"{'SXid' if first.switch else 'Xid'} {first.code} on the device at {first.pci}"

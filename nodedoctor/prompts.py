@@ -1,9 +1,12 @@
-"""Prompts of shells in a paste: whose they are, and what was typed."""
+"""Prompts of shells in a paste: whose they are, what was typed, and on which node that runs."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 _MARKS = r"$#%>\u276f"
@@ -42,7 +45,6 @@ _ANY_COMMAND = re.compile(
     r"(?:\w{1,40}=\S{1,200} ){0,8}(?:[a-z][\w.+-]{0,60}|[.~]{0,2}/[\w./+-]{1,200})(?: |$)"
 )
 """Behind a dollar any word is a command: no output has lines that begin with one."""
-_QUERY = re.compile(r"--query-(?:gpu|remapped-rows)[= ]['\"]?([a-z][\w.,]{1,4000})")
 
 
 @record
@@ -82,26 +84,51 @@ def _is_typed(match: re.Match[str]) -> bool:
     return not mark or _ASKS.match(command) is not None
 
 
-def bare_query_columns(line: str) -> tuple[str, ...]:
-    """The columns that a command asks `nvidia-smi` for without their heading; () for any other line."""
-    match = _QUERY.search(line) if "noheader" in line else None
-    columns = tuple(match[1].strip(",").split(",")) if match else ()
-    return columns if len(columns) > 1 else ()
+_ASSIGNMENT = re.compile(r"\w{1,40}=")
+_WRAPPERS = frozenset(("sudo", "time", "env", "exec", "nice", "watch", "nohup", "timeout"))
+"""Programs that start the one behind them."""
 
 
-_LOCKED_MEMORY = re.compile(r"(?:sudo )?ulimit (?:-[HS] ?-?|-)l\s*")
+def split_words(part: str) -> list[str]:
+    """A program and what is behind it, without what is in front of it."""
+    words = part.split()
+    if words and words[0] in _WRAPPERS:
+        words = [word for word in words if word not in _WRAPPERS and not re.match(r"-|\d+$", word)]
+    while words and _ASSIGNMENT.match(words[0]):
+        del words[0]
+    return [words[0].rpartition("/")[2], *words[1:]] if words else []
 
 
-def limit_line(line: str, command: str) -> str:
-    """The line of `ulimit -a` for the answer to `ulimit -l`; "" for anything else."""
-    value = line.strip()
-    is_value = value == "unlimited" or (value.isdecimal() and len(value) < 16)
-    return f"max locked memory (kbytes, -l) {value}" if is_value and _LOCKED_MEMORY.fullmatch(command) else ""
+_ONE_NODE = regex(r"[A-Za-z][\w.-]{0,63}")
+_WITH_VALUE = ("-p", "-i", "-l", "-o", "-F", "-J", "-L", "-R")
+"""Options of ssh that have a value behind them."""
 
 
-_MODULE_ROW = re.compile(r"\w{1,60} {1,60}\d{4,12} {1,12}\d{1,6}(?: [\w,]{1,2000})?\s*")
+def remote_host(command: str) -> str:
+    """The one node on which something was started from here: `srun -w NODE`, `ssh NODE PROGRAM`."""
+    words = split_words(command)
+    if words[:1] in (["srun"], ["clush"], ["pdsh"]):
+        options = [word.partition("=")[2] for word in words if word.startswith("--nodelist=")]
+        behind = [value for word, value in pairwise(words) if word in ("-w", "--nodelist")]
+        names = options + behind
+    elif words[:1] == ["ssh"]:
+        plain = _plain_words(words)
+        names = plain[:1] if len(plain) > 1 else []
+    else:
+        names = []
+    return names[0] if len(names) == 1 and _ONE_NODE.fullmatch(names[0]) else ""
 
 
-def is_module_row(line: str, command: str) -> bool:
-    """Whether a line is of `lsmod`, whose heading grep took away."""
-    return command.startswith("lsmod") and _MODULE_ROW.fullmatch(line) is not None
+def login_host(command: str) -> str:
+    """The node whose shell `ssh NODE` opens: what is typed behind it at bare prompts is typed there."""
+    words = split_words(command)
+    plain = _plain_words(words) if words[:1] == ["ssh"] else []
+    return plain[0] if len(plain) == 1 and _ONE_NODE.fullmatch(plain[0]) else ""
+
+
+def _plain_words(words: Sequence[str]) -> list[str]:
+    """The node and what is behind it, without the options of ssh."""
+    plain = [
+        word for before, word in pairwise(words) if not word.startswith("-") and before not in _WITH_VALUE
+    ]
+    return [plain[0].rpartition("@")[2], *plain[1:]] if plain else []

@@ -1,0 +1,45 @@
+"""On which node somebody asked for the kernel's lines, by the prompt above them or the command at it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.prompts import match_prompt, remote_host
+from nodedoctor.triage.model import Event, Line
+from nodedoctor.triage.patterns.machine import is_of_node
+
+_LOGS = ("dmesg", "journalctl", "kern.log", "syslog", "/messages")
+"""What a command has in it that shows the kernel's lines."""
+_MARKS = ("$ ", "# ", "> ", "% ")
+"""How prompts end, by which the next one is seen."""
+_FENCE = re.compile(r"[`~]{1,9}$")
+
+
+class KernelPrompts:
+    """Follows whose kernel's lines are shown: from a command to the next one, or to the end of its block."""
+
+    def __init__(self) -> None:
+        self._host = ""
+
+    def read(self, line: Line) -> None:
+        """Note the node of a command that shows the kernel's lines."""
+        text = line.text
+        asks = any(word in text for word in _LOGS)
+        if not asks and not (
+            self._host and (text.startswith(_FENCE) or any(mark in text for mark in _MARKS))
+        ):
+            return
+        prompt = match_prompt(text)
+        if prompt is not None and asks:
+            self._host = remote_host(prompt.command) or prompt.host
+        elif prompt is not None or text.startswith(_FENCE):
+            self._host = ""
+
+    def complete(self, event: Event[Any]) -> Event[Any]:
+        """The event, what the kernel says with the node that was asked where it names none."""
+        who = event.who
+        if not self._host or who.host not in (None, who.recorder) or not is_of_node(event.what, event.text):
+            return event
+        return replace(event, who=replace(who, host=self._host))
