@@ -12,8 +12,8 @@ from nodedoctor.triage.patterns.machine import is_of_node
 
 _LOGS = ("dmesg", "journalctl", "kern.log", "syslog", "/messages")
 """What a command has in it that shows the kernel's lines."""
-_MARKS = ("$ ", "# ", "> ", "% ")
-"""How prompts end, by which the next one is seen."""
+_MARKS = ("$ ", "# ", "> ", "% ", "`", "~")
+"""How prompts end, by which the next one is seen, and what ends a block in Markdown."""
 _FENCE = re.compile(r"[`~]{1,9}$")
 
 
@@ -27,14 +27,11 @@ class KernelPrompts:
         """Note the node of a command that shows the kernel's lines."""
         text = line.text
         asks = any(word in text for word in _LOGS)
-        if not asks and not (
-            self._host and (text.startswith(_FENCE) or any(mark in text for mark in _MARKS))
-        ):
-            return
-        prompt = match_prompt(text)
-        if prompt is not None and asks:
-            self._host = remote_host(prompt.command) or prompt.host
-        elif prompt is not None or text.startswith(_FENCE):
+        may_end = bool(self._host) and any(mark in text for mark in _MARKS)
+        prompt = match_prompt(text) if asks or may_end else None
+        if prompt is not None:
+            self._host = (remote_host(prompt.command) or prompt.host) if asks else ""
+        elif may_end and _FENCE.match(text):
             self._host = ""
 
     def complete(self, event: Event[Any]) -> Event[Any]:
