@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import judged, steps
+from say import judged, raised, steps
 
 SYSLOG = "Nov 21 03:1{n}:15 {host} kernel: [8123{n}.678901] {said}\n"
 NCCL = "{host}:22{n}1:22{n}9 [{n}] {said}\n"
@@ -124,3 +124,36 @@ def test_a_limit_of_a_process_names_the_process(name: str, tmp_path: Path) -> No
     assert [(who.host, who.pid) for who in verdict.culprits] == [("gpu-07", 2211)]
     ranked = judged(tmp_path, steps(1, 9) + f"[rank5]: {LOCAL[name]}\n").verdict
     assert [who.rank for who in ranked.culprits] == [5]
+
+
+XID = "[Sat Nov 21 10:03:5{n} 2026] NVRM: Xid (PCI:0000:9d:00): 79, GPU has fallen off the bus.\n"
+ASKED = (
+    "root@gpu-07:~# dmesg -T | tail -5\n",
+    "[ops@gpu-07 ~]$ sudo journalctl -k -n 20\n",
+    "$ ssh gpu-07 sudo dmesg -T\n",
+    "me@login:~$ ssh -p 22 ops@gpu-07 'grep Xid /var/log/kern.log'\n",
+)
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_the_kernel_is_that_of_the_node_that_was_asked(asked: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, steps(1, 9) + asked + XID.format(n=1)).verdict
+    assert [who.host for who in verdict.culprits] == ["gpu-07"]
+    error = raised(21, "RuntimeError: CUDA error: unknown error")
+    named = judged(tmp_path, steps(1, 9) + error + "```\n" + asked + XID.format(n=1) + "```\n").verdict
+    assert [(who.rank, who.host) for who in named.culprits] == [(21, "gpu-07")]
+
+
+@pytest.mark.parametrize(
+    "behind",
+    ["me@login:~$ tail -1 job.log\n", "$ cat notes.txt\n", "me@login:~$ ssh gpu-03 nvidia-smi\n", "```\n"],
+)
+def test_a_node_is_asked_until_the_next_command_or_the_end_of_its_block(behind: str, tmp_path: Path) -> None:
+    calm = "[Sat Nov 21 10:03:00 2026] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.86.15\n"
+    log = steps(1, 9) + ASKED[0] + calm + behind + XID.format(n=1)
+    assert judged(tmp_path, log).verdict.culprits == ()
+
+
+@pytest.mark.parametrize("plain", ["$ dmesg -T | tail\n", "the dmesg of gpu-07 says:\n", ""])
+def test_no_node_is_guessed_where_no_prompt_names_one(plain: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, steps(1, 9) + plain + XID.format(n=1)).verdict.culprits == ()

@@ -45,6 +45,7 @@ NOTES = (
     "$ py-spy dump --pid {pid}   # RANK={rank}\n", "# RANK={rank}\n", "rank {rank}\n", "Rank {rank} (hung)\n",
     "+ RANK={rank} py-spy dump --pid {pid}\n", "[rank{rank}] py-spy:\n", "--- rank: {rank} ---\n",
     "== rank {rank} ==\n$ sudo py-spy dump --pid {pid}\n", "**Rank {rank}**, local rank 3:\n\n",
+    "# rank {rank} on gpu-07\n$ py-spy dump --pid {pid}\n", "rank {rank} @ n4\n",
     "PID {pid}, RANK {rank}:\n", "> py-spy dump -p {pid} # rank {rank}/8\n",
 )  # fmt: skip
 
