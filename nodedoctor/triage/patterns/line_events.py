@@ -23,6 +23,7 @@ from nodedoctor.triage.patterns.assertion import assertion_of, is_warning, names
 from nodedoctor.triage.patterns.elastic import ElasticBlock
 from nodedoctor.triage.patterns.handling import is_of_other_run, tells_replacement
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
+from nodedoctor.triage.patterns.prose import is_said_by_person
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process, is_secondary
 from nodedoctor.triage.patterns.shapes import LineShape
 from nodedoctor.triage.patterns.signs import ALSO_AT_WARNING, ERRORS_LOGGED_AS_WARNING, SIDE_FACTS, SUSPICIONS
@@ -91,7 +92,9 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
         if isinstance(what, Symptom) and "NCCL INFO " in line.text[: match.start()]:
             how = "warning"  # it looks for libraries that it can do without
         elif how == "quoted" and what is Mark.HANG_SUSPECTED:
-            continue
+            if not is_said_by_person(line.text, match.start(), match.end()):
+                continue
+            how = "plain"  # who writes beside a log that it hangs looked at it
         elif kind_of(what) in SIDE_FACTS:
             how = "plain"
         elif how == "warning" and _only_level_warns(what, line, match):

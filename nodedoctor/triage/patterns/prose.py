@@ -45,6 +45,24 @@ _OF_A_PERSON = re.compile(
     r"(?<![\w./-])(?:I|I'm|I've|we|my|our|me|us|[Ss]ome(?:one|body)|colleagues?)(?![\w./-])"
 )
 """Who writes about errors that others print."""
+_PERSONS_WORDS = re.compile(
+    r"\b(?:[Yy]esterday|[Tt]o(?:day|night)|[Ll]ast (?:night|week|month|year)|[Tt]his morning"
+    r"|[Oo]n (?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|(?:days?|weeks?|months?) ago"
+    r"|[Bb]efore (?:it|that) was|(?:says?|said|told|thinks?|guess(?:es|ed)?|believes?|suspects?|wonders?)"
+    r" (?:me |us )?(?:if|it|that|this)"
+    r"|[Ii]n (?:the|our|my) (?:failed|other|old|first|earlier|previous) (?:run|job|try|attempt))\b"
+)
+"""Times and sources that people name, and programs do not."""
+_QUESTION = re.compile(
+    r"\W*(?:is|are|was|were|do|does|did|might|could|can|should|would|has|have|had|why|what|how|which|any)\b",
+    re.IGNORECASE,
+)
+_TITLE = re.compile(
+    r"\W*\[(?:bug|usage|question|help|feature|rfc|docs?|installation|issue)[^\]]{0,24}\]:? ?", re.IGNORECASE
+)
+"""How the titles of issues begin, in which an error is named."""
+_SENTENCE_ENDS = re.compile(r"[.!?](?=[\s*_\"')]|$)")
+_LETTERS = re.compile(r"[A-Za-z']{2,}")
 _QUOTES = {'"': '"', "'": "'", "`": "`", "\u201c": "\u201d"}
 REACH = 400
 """Characters of a line on either side of the words that are looked at: sentences are shorter."""
@@ -62,8 +80,29 @@ def without_label(lead: str) -> str:
     return lead
 
 
+def is_said_by_person(text: str, start: int, end: int) -> bool:
+    """True for a person's sentence, question or title that has an error from `start` to `end` in it.
+
+    A program's words in front of an error end with a colon; what it asks behind one is about that error.
+    """
+    lead, behind = text[max(0, start - REACH) : start], text[end : end + REACH]
+    if _TITLE.match(lead) or behind.lstrip("\"'`)*").startswith("?"):
+        return True
+    lead = _SENTENCE_ENDS.split(without_label(lead))[-1]
+    rest = _SENTENCE_ENDS.split(behind, maxsplit=1)[0]
+    if not _LETTERS.search(lead):
+        return False
+    if _PERSONS_WORDS.search(f"{lead}{text[start:end]}{rest}"):
+        return True
+    asks = _QUESTION.match(lead) is not None and behind[len(rest) : len(rest) + 1] == "?"
+    reports = lead.rstrip("\"'`* ").endswith((":", "=", ">", "|"))
+    return asks or (not reports and _OF_A_PERSON.search(f"{lead} {rest}") is not None)
+
+
 def is_prose_about_error(text: str, start: int, end: int) -> bool:
     """True for a line that explains the error at `start`, and does not report it."""
+    if is_said_by_person(text, start, end):
+        return True
     lead, behind = without_label(text[max(0, start - REACH) : start]), text[end : end + REACH]
     closing = _QUOTES.get(lead[-1:], "")
     if behind.startswith("`") and text.count("`") % 2:  # the other one is gone with the bullet of its list

@@ -65,7 +65,7 @@ def _describe_silence(timeline: Timeline, steps: Sequence[Event[TrainingStep]]) 
 def _only_repeats(event: Event[LastLines], steps: Sequence[Event[TrainingStep]]) -> bool:
     """True for a speaker who said one thing alone, again and again, behind the last step of its log."""
     here = [step for step in steps if step.place.source == event.place.source]
-    if not here or event.what.repeats < REPEATS:
+    if not here or event.what.repeats < REPEATS or event.place.offset < here[-1].place.offset:
         return False
     form, forms = without_numbers(here[-1].text), event.what.forms
     return form in forms[-2:-1] or (len(forms) == 1 and form not in forms)

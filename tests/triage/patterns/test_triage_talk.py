@@ -46,6 +46,14 @@ TALK = (
     "What does {} mean?",
     'A colleague once had "{}" after such lines, so I am worried.',
     'Last week our other job printed "{}" and went on all the same.',
+    "Yesterday it ended with {} after an hour.",
+    "Might the {} of our other run be related?",
+    "Is it the same as #123 ({})?",
+    "Anna says it was {} again. Could that be?",
+    "Before it was {}, after the upgrade it is gone.",
+    "In the failed run {} came first, this one is fine.",
+    "On Friday we had {}, that is fixed.",
+    "[Bug]: {} with two nodes",
 )
 REPORTS = (
     "{}",
@@ -57,6 +65,9 @@ REPORTS = (
     "2026-11-21 10:00:00,123 ERROR {}",
     "terminate called after throwing an instance of 'std::runtime_error': {}",
     "worker 4 reports: {}",
+    "We could not go on: {}",
+    "{}. Is another process using the GPU?",
+    "my-trainer-0 died of {}",
     'my_trainer: child 3 wrote "{}" and is gone now',
 )
 PROGRESS = steps(1, 40) + "Training completed\n"
@@ -80,6 +91,13 @@ def test_an_article_alone_has_no_cause(sentence: str, tmp_path: Path) -> None:
     for error in ERRORS:
         text = f"Some notes on training.\n{sentence.format(error)}\nThat is all there is to say.\n"
         assert judged(tmp_path, text).verdict.cause in ("none", "undetermined"), error
+
+
+@pytest.mark.parametrize("error", ["CUDA out of memory", "Bus error", "No space left on device", "OOMKilled"])
+def test_an_error_with_a_question_mark_is_a_question(error: str, tmp_path: Path) -> None:
+    assert (
+        judged(tmp_path, PROGRESS + f"{error}? No, that was on another machine.\n").verdict.outcome == "clean"
+    )
 
 
 @pytest.mark.parametrize("report", REPORTS)
