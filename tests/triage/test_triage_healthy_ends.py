@@ -36,8 +36,11 @@ def test_a_job_that_somebody_cancelled_did_not_fail(
     end = said + SIGTERM * launchers if first else SIGTERM * launchers + said
     verdict = judged(tmp_path, steps(1, 30) + ABORTED + end).verdict
     assert (verdict.outcome, verdict.cause) == ("clean", "none")
-    terminated = judged(tmp_path, steps(1, 30) + "srun: Terminating StepId=4411.0\n" + end).verdict
-    assert terminated.outcome != "clean"  # so srun ends the others when one of its tasks failed
+    for_a_task = steps(1, 30) + "srun: Terminating StepId=4411.0\n"
+    others = "srun: error: a1: tasks 0-3: Terminated\nsrun: Force Terminated StepId=4411.0\n"
+    for ends in (end, said + others, said):
+        terminated = judged(tmp_path, for_a_task + ends).verdict
+        assert terminated.outcome != "clean"  # so srun ends the others when one of its tasks failed
 
 
 @pytest.mark.parametrize("path", ["/tmp", "/mnt/data"])

@@ -29,12 +29,14 @@ class CancelledByUser:
         return "keyboard" in self.why
 
 
+CANCELLED = "cancelled"
+"""Without a reason: by somebody, or by Slurm itself, which so ends a step of which a task failed."""
 OUTSIDE = ("time limit", "job requeue", "preemption")
 """Reasons that slurmstepd tells behind CANCELLED ... DUE TO (src/slurmd/slurmstepd/req.c)."""
 
 
 def _cancelled_by_slurm(match: re.Match[str]) -> CancelledByUser | None:
-    why = match["why"] or match["lower"] or "cancelled"
+    why = match["why"] or match["lower"] or CANCELLED
     if why.startswith(("NODE FAIL", "TASK FAIL")):
         return None
     return CancelledByUser(why.strip().lower(), whole_job=match["whole"] is not None)

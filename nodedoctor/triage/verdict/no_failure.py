@@ -28,7 +28,7 @@ from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.timeline.belonging import without_nodes
 from nodedoctor.triage.timeline.model import WAIT_ERRORS, Timeline, offsets_by_source
-from nodedoctor.triage.verdict.open_end import describe_hang, describe_lost_end
+from nodedoctor.triage.verdict.open_end import cancellations, describe_hang, describe_lost_end
 from nodedoctor.wording import count_with_noun
 
 EVIDENCE = 8
@@ -59,7 +59,7 @@ def _is_done(timeline: Timeline) -> bool:
 def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
     """The verdict without trouble: healthy on a sign of life, else undetermined."""
     done = timeline.marked(Mark.JOB_FINISHED)
-    stops = [event for event in timeline.of_kind(CancelledByUser) if not _was_done_before(event, done)]
+    stops = [event for event in cancellations(timeline) if not _was_done_before(event, done)]
     stops = _without_passed(stops, timeline.of_kind(TrainingStep), done)
     running, serving = timeline.marked(Mark.RAS_RUNNING), timeline.marked(Mark.SERVER_READY)
     in_order = bool(stops or done or timeline.marked(Mark.SHUT_DOWN))
@@ -243,13 +243,9 @@ def _is_clean_cancellation(timeline: Timeline) -> bool:
 
     These are ends by SIGTERM, of launchers, too, and behind it tracebacks that the log does not finish and
     exceptions that only report the end of others, where no person interrupted them: who does may have seen
-    why. That srun terminates the step itself, which it does when a task failed, is no such end.
+    why.
     """
-    if any(event.what.for_a_task for event in timeline.of_kind(PeersTerminated)) and timeline.of_kind(
-        LauncherSignalled
-    ):
-        return False
-    cancels = timeline.of_kind(CancelledByUser)
+    cancels = cancellations(timeline)
     stops = offsets_by_source(cancels, max)
     by_hand = any(event.what.by_hand for event in cancels)
     notices = _own_notices(timeline, cancels)

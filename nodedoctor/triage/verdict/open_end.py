@@ -9,7 +9,8 @@ from nodedoctor.triage.describe import describe_identities
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.assertion import names_error
-from nodedoctor.triage.patterns.job_stopped import CancelledByUser
+from nodedoctor.triage.patterns.exits import PeersTerminated
+from nodedoctor.triage.patterns.job_stopped import CANCELLED, CancelledByUser
 from nodedoctor.triage.patterns.last_lines import LastLines, without_numbers
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep
@@ -46,7 +47,7 @@ def describe_hang(timeline: Timeline) -> str:
 
 def _describe_silence(timeline: Timeline, steps: Sequence[Event[TrainingStep]]) -> str:
     """How long no step had come when the job was ended, or when somebody else still wrote into its log."""
-    ends = [event.time for event in timeline.of_kind(CancelledByUser) if event.time is not None]
+    ends = [event.time for event in cancellations(timeline) if event.time is not None]
     onlookers = [] if ends else [event.time for event in timeline.last_lines if _only_repeats(event, steps)]
     signs = [event for event in (*steps, *timeline.of_kind(LongWork)) if event.time is not None]
     last = max((event.time or 0.0 for event in signs), default=None)
@@ -73,7 +74,29 @@ def _only_repeats(event: Event[LastLines], steps: Sequence[Event[TrainingStep]])
 
 def describe_lost_end(timeline: Timeline) -> str:
     """What a log broke off with that leaves open how its job ended; '' where nothing does."""
-    return _describe_lost_store(timeline) or _describe_cut_session(timeline) or _describe_last_words(timeline)
+    return (
+        _describe_ended_step(timeline)
+        or _describe_lost_store(timeline)
+        or _describe_cut_session(timeline)
+        or _describe_last_words(timeline)
+    )
+
+
+def cancellations(timeline: Timeline) -> list[Event[CancelledByUser]]:
+    """Who ended the job: not srun, which ends a step itself where one of its tasks failed."""
+    events = timeline.of_kind(CancelledByUser)
+    return [event for event in events if event.what.why != CANCELLED or not _ended_for_a_task(timeline)]
+
+
+def _ended_for_a_task(timeline: Timeline) -> bool:
+    return any(event.what.for_a_task for event in timeline.of_kind(PeersTerminated))
+
+
+def _describe_ended_step(timeline: Timeline) -> str:
+    """That a task failed of which no line is here, for which srun ended the others."""
+    if not _ended_for_a_task(timeline):
+        return ""
+    return "srun ended the step, as it does when one of its tasks failed, and no line says which one or why"
 
 
 def _describe_cut_session(timeline: Timeline) -> str:
