@@ -28,12 +28,26 @@ def lsf(reason: str, how: str = "Exited") -> str:
     return REPORT.format(reason=reason + "\n", how=how)
 
 
+def sacct(state: str, code: str = "0:0") -> str:
+    """The rows of a job and its batch script; the state is cut to its column."""
+    cut = state if len(state) < 11 else state[:9] + "+"
+    row = "{job:15} {name:>8} {state:>10} {code:>8}\n".format
+    head = row(job="JobID", name="JobName", state="State", code="ExitCode")
+    rows = (("4411", "llama"), ("4411.batch", "batch"))
+    return head + "".join(row(job=job, name=name, state=cut, code=code) for job, name in rows)
+
+
 CASES: dict[str, tuple[str, str, str]] = {
     "LSF, memory limit": (
         lsf("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.\nExited with exit code 137."),
         "peer_host_oom",
         "failure",
     ),
+    "sacct, memory": (sacct("OUT_OF_MEMORY", "0:125"), "peer_host_oom", "failure"),
+    "sacct, time limit": (sacct("TIMEOUT"), "none", "clean"),
+    "sacct, by its owner": (sacct("CANCELLED by 1002"), "none", "clean"),
+    "sacct, for another job": (sacct("PREEMPTED"), "none", "clean"),
+    "sacct, well": (sacct("COMPLETED"), "none", "clean"),
     "LSF, run limit": (
         lsf("TERM_RUNLIMIT: job killed after reaching LSF run time limit.\nExited with exit code 140."),
         "none",

@@ -40,6 +40,8 @@ def broken_width(texts: Sequence[str]) -> int:
     often = OFTEN - (widest in TERMINALS)
     if widest < NARROWEST or lengths[widest] < often or near > lengths[widest]:
         return 0
+    if lengths[widest] == len(texts):
+        return 0  # a table: no line has an end
     if len({mask_digits(text) for text in texts if len(text) == widest}) < often:
         return 0  # ranks that say the same
     if sum(text[-1] in _PADDING_ENDS for text in texts if len(text) == widest) * 2 > lengths[widest]:

@@ -67,7 +67,7 @@ HostOom  said_by=the kernel's counter  limited
 # slurmstepd, srun, sacct
 HostOom  said_by=Slurm
     [Ee]xceeded (?:job |step |virtual )?memory limit(?! at some point)|[Dd]etected \d+ oom[_-]kill event
-    |OOM Killed|cgroup out-of-memory handler|\bOUT_OF_MEMORY\b|\boom_kill [1-9]
+    |OOM Killed|cgroup out-of-memory handler|\bOUT_OF_ME[MOR]{0,3}(?:Y\b|\+)|\boom_kill [1-9]
 HostOom  said_by=Slurm
     error: (?P<host>[\w.-]+): tasks? (?P<rank>\d+): Out Of Memory
 HostOom  said_by=Slurm

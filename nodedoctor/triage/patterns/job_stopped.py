@@ -58,6 +58,13 @@ LAUNCHER_STARTED
 _cancelled_by_slurm
     \*?\*? ?(?:(?P<whole>JOB)|STEP) \S+ (?:ON \S+ )?CANCELLED AT \S+
     (?: [Dd][Uu][Ee] to (?P<lower>.*?)| DUE TO (?P<why>[A-Z ]+))?(?: \*\*\*|$)
+# sacct, of a whole job, whose state it may cut; what became of a step may follow from one of its tasks
+CancelledByUser  why=time limit
+    ^[ |]{0,9}\d{3,12}(?:_\d{1,6})?[ |].{0,200}[ |]TIMEOUT[ |]{1,20}\d{1,3}:\d
+CancelledByUser  why=preempted
+    ^[ |]{0,9}\d{3,12}(?:_\d{1,6})?[ |].{0,200}[ |]PREEMPTED[ |]{1,20}\d{1,3}:\d
+CancelledByUser  why=cancelled
+    ^[ |]{0,9}\d{3,12}(?:_\d{1,6})?[ |].{0,200}[ |]CANCELLED(?:\+| by \d{1,9})?[ |]{1,20}\d{1,3}:\d
 # vLLM raises it for SIGTERM (vllm/entrypoints); Megatron-LM saves first (megatron/training/training.py)
 CancelledByUser  why=terminated
     ^\s*KeyboardInterrupt: terminated$|^\W{0,3}exiting program after receiving SIGTERM\b

@@ -22,7 +22,8 @@ BRIEF = 3
 
 _OUTCOME = re.compile(r"\W{0,3}-> [a-z]+ [a-z]")
 """An arrow and words: right behind an error a program says so what came of it."""
-_WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}")
+_WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}|OOM\b")
+_OUT_OF_MEMORY = re.compile(r"(?i)out[ -]?of[ -]?memory(?:error)?")
 _SMALL = frozenset((
     "error", "errors", "warning", "exception", "runtime", "failed", "failure", "main", "train", "file",
     "line", "this", "with", "from", "that", "have", "none", "could", "back", "falling", "retry", "retrying",
@@ -122,4 +123,5 @@ def _describe_exception(event: Event[Any]) -> str:
 
 def _topic_words(text: str) -> set[str]:
     """The words of a text that tell what it is about."""
+    text = _OUT_OF_MEMORY.sub(" OOM memory ", text)
     return {word.lower() for word in _WORD.findall(text)} - _SMALL

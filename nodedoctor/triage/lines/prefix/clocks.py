@@ -10,7 +10,7 @@ from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.whole_numbers import whole_number
 
 _DATE = re.compile(
-    r"[\[(]?(?:\w{3} )?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,9}))?"
+    r"(?: (?=\[))?[\[(]?(?:\w{3} )?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,9}))?"
     r"(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?[\])]?"
     r"(?: (?:stdout|stderr) ([FP]) | - | \| |:? |\t|\||$)?"
 )
@@ -98,7 +98,7 @@ def _read_rfc5424(match: re.Match[str], prefix: PrefixInfo) -> None:
 
 RFC5424: Reader = (_RFC5424, _read_rfc5424, "<1")
 SYSLOG: Reader = (_SYSLOG, _read_syslog, UPPER + DIGITS)
-DATE: Reader = (_DATE, read_date, "[(_" + UPPER + LOWER + DIGITS)
+DATE: Reader = (_DATE, read_date, "[(_ " + UPPER + LOWER + DIGITS)
 CLOCK: Reader = (_CLOCK, _read_clock, "[" + DIGITS)
 WORDED: Reader = (_WORDED, _read_worded, "[(" + UPPER + DIGITS)
 SECONDS: Reader = (_SECONDS, _read_seconds, "1")
