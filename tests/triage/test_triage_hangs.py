@@ -35,6 +35,8 @@ WORDS = (
     "# job is stuck again",
     "all_gather at step 19 not completed after 600 s",
     "training appears stuck",
+    "2026-11-21 10:20:00 WARNING monitor: HANG DETECTED, look at the stacks",
+    "2026-11-21 10:20:00 WARNING monitor: no iteration completed for 600 s",
 )
 
 
@@ -59,6 +61,11 @@ def test_a_job_that_hung_when_it_was_ended_is_not_clean(words: str, tmp_path: Pa
     assert judged(tmp_path, stamped(0, 20) + words + "\n" + CANCEL).verdict.outcome != "clean"
     went_on = judged(tmp_path, stamped(0, 20) + words.lstrip("# ") + "\n" + stamped(20, 40) + CANCEL)
     assert went_on.verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("words", ["[monitor] no hang detected", "# no deadlock suspected in this run"])
+def test_a_monitor_that_found_no_hang_changes_nothing(words: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, stamped(0, 20) + words + "\n" + CANCEL).verdict.outcome == "clean"
 
 
 @pytest.mark.parametrize(("minutes", "outcome"), [(5, "clean"), (40, "undetermined")])

@@ -75,8 +75,8 @@ _rank_missed
     |(?: is| was| seems| appears) (?:unresponsive|not responding)\b)
 # monitors, and people in what they write beside a log
 HANG_SUSPECTED
-    \b(?:[Hh]ang|HANG|[Ss]tall|[Dd]eadlock)\s(?:was\s|is\s)?(?:detected|suspected)\b
-    |\b[Nn]o progress (?:for|in) \d
+    (?<!\b[Nn]o )\b(?:[Hh]ang|HANG|[Ss]tall|STALL|[Dd]eadlock|DEADLOCK)\s(?:was\s|is\s)?
+    (?:detected|suspected|DETECTED|SUSPECTED)\b|\b[Nn]o progress (?:for|in) \d
     |\b(?:[Jj]ob|run|[Tt]raining|it)\s(?:just\s)?(?:is\s|was\s|has\s(?:been\s)?|appears\s|seems\s)?
     (?:to be\s)?(?:hung|hangs|stuck|hanging)\b|\bno (?:new )?output (?:since|for|in)\b
     |\b(?:[Rr]anks?|[Pp]rocess(?:es)?|[Tt]hread|[Cc]ollectives?|[Ll]oop|workers)\b.{0,40}?
@@ -84,7 +84,9 @@ HANG_SUSPECTED
     |\bnot (?:completed|finished) (?:after|in|within) \d{2,7} ?s|\bhas not entered the collective\b
     |\b(?:timed out|running for \d{2,7} ?s\b.{0,40}?)[ ;,]{1,2}waiting (?:on|for) ranks?\b
 HANG_SUSPECTED
-    \bno (?:new )?(?:log )?(?:lines?|steps?) (?:since|for|in)\b|\b[Nn]o progress(?: since\b|: last step\b)
+    \b[Nn]o (?:new )?(?:log )?(?:lines?|steps?) (?:since|for|in)\b|\b[Nn]o progress(?: since\b|: last step\b)
+    |\b[Nn]o (?:steps?|iterations?|batch(?:es)?) (?:was |were |has |have )?(?:been )?
+    (?:completed?|finished|done) (?:for|in|since|within)\b
 HANG_SUSPECTED
     \b(?:stands?|stood) still (?:since|for)\b
     |^\W{0,3}(?:and |then ){0,2}nothing (?:after (?:that|this)|since(?: then)?|more)\W{0,3}$

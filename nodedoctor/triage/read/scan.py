@@ -144,10 +144,11 @@ def _upto_line(block: bytes, size: int) -> int:
 
 
 def _split_lines(block: bytes, offset: int) -> Iterator[Spot]:
-    for line in block.split(b"\n"):
-        if line:
+    """The lines of a block without their ends, as Unix and as Windows write them."""
+    for whole in block.split(b"\n"):
+        if line := whole.removesuffix(b"\r"):
             yield offset, line if b"\r" in line else line[:LONG_LINE]
-        offset += len(line) + 1
+        offset += len(whole) + 1
 
 
 def _find_hits(block: bytes, offset: int, wanted: re.Pattern[bytes]) -> Iterator[Spot]:

@@ -320,3 +320,17 @@ def test_the_severity_of_each_line_counts(tmp_path: Path) -> None:
                 assert examine_job([str(path)]).verdict.outcome == "failure", level
             path.write_bytes(text([*before, row("FATAL", f"no use in retrying after {error}")]))
             assert examine_job([str(path)]).verdict.outcome in ("failure", "undetermined")
+
+
+@pytest.mark.parametrize("form", ["[{rank}] {text}", "{rank}: {text}", "worker {rank} | {text}"])
+def test_labels_count_whatever_ends_a_line(form: str, tmp_path: Path) -> None:
+    texts = [(rank, f"step {n} loss 2.{n}") for n in range(1, 12) for rank in range(4)]
+    texts += [
+        (2, text)
+        for text in ("Traceback (most recent call last):", '  File "t.py", line 4, in f', "KeyError: 1")
+    ]
+    lines = [form.format(rank=rank, text=text) for rank, text in texts]
+    for end in ("\n", "\r\n"):
+        log = tmp_path / f"job{len(end)}.log"
+        log.write_bytes((end.join(lines) + end).encode())
+        assert [who.rank for who in examine_job([str(log)]).verdict.culprits] == [2]
