@@ -106,3 +106,19 @@ def test_who_reports_a_lost_task_is_not_its_node(prefix: str, tmp_path: Path) ->
     examined = judged(tmp_path, steps(1, 20) + prefix + lost)
     assert culprits(examined) == [2]
     assert examined.verdict.culprits[0].host is None
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Failed to initialize NVML: Driver/library version mismatch",
+        "[Sat Nov 21 09:58:01 2026] NVRM: API mismatch: the client has the version 570.133, but",
+    ],
+)
+@pytest.mark.parametrize("seen", ["CUDA unknown error - this may be due to an environment", "no GPUs found!"])
+def test_a_driver_that_says_why_leaves_nothing_to_guess(seen: str, reason: str, tmp_path: Path) -> None:
+    for text in (f"RuntimeError: {seen}\n{reason}\n", f"{reason}\nRuntimeError: {seen}\n"):
+        verdict = judged(tmp_path, text).verdict
+        assert verdict.cause == "driver_problem" and "another version" in verdict.headline
+    alone = judged(tmp_path, f"RuntimeError: {seen}\n").verdict
+    assert alone.cause == "driver_problem" and "another version" not in alone.headline

@@ -171,13 +171,17 @@ gpu-refused  personal  quoted
 cuda-unknown  personal  quoted
   CUDA does not start and gives no reason: often nvidia_uvm is not loaded, or /dev/nvidia-uvm is missing
     CUDA unknown error
+# NVML (nvml.h, NVML_ERROR_LIB_RM_VERSION_MISMATCH), the kernel's module of the driver
+driver-mismatch  personal  quoted
+  the driver's libraries are of another version than its kernel module: it was updated, and not loaded again
+    Driver/library version mismatch|NVRM: API mismatch: the client
 # unsloth, Colossal-AI, vLLM
 driver-missing  personal  quoted
   the driver is not loaded, does not match its libraries, or shows no GPU
     no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver
     |NVIDIA-SMI has failed|driver not loaded
     |might not have a CUDA (?:gpu|GPU)(?!.{0,40}\bError (?:101|80[234]): )
-    |initialize NVML|Driver/library version mismatch|nvidia-container-cli:
+    |initialize NVML(?!: Driver/library version)|nvidia-container-cli:
     [ ](?!requirement error: unsatisfied condition: (?:cuda|driver) ?>).*error
     |NVML Shared Library Not Found|no GPUs found|libcuda\.so\S*: cannot open shared object
     |CUDA_ERROR_NO_DEVICE|RmInitAdapter failed|cannot find any torch accelerator

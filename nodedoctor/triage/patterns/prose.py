@@ -86,7 +86,7 @@ def is_said_by_person(text: str, start: int, end: int) -> bool:
     A program's words in front of an error end with a colon; what it asks behind one is about that error.
     """
     lead, behind = text[max(0, start - REACH) : start], text[end : end + REACH]
-    if _TITLE.match(lead) or behind.lstrip("\"'`)*").startswith("?"):
+    if _TITLE.match(lead) or (not _LETTERS.search(lead) and behind.lstrip("\"'`)*").startswith("?")):
         return True
     lead = _SENTENCE_ENDS.split(without_label(lead))[-1]
     rest = _SENTENCE_ENDS.split(behind, maxsplit=1)[0]

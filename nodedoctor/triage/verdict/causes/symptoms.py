@@ -57,6 +57,8 @@ _CONSEQUENCES = {
     "cannot-listen": {"port-in-use"},
     "no-interface": {"nvshmem-no-interface"},
     "disk-full": {"dev-shm"},
+    "cuda-unknown": {"driver-mismatch"},
+    "driver-missing": {"driver-mismatch"},
     "fabric-in-progress": {"fabric-of-host"},
     "fabric-not-ready": {"fabric-of-host", "fabric-in-progress"},
     "diag-p2p": {"diag-pair"},
