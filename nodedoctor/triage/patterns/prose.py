@@ -42,7 +42,7 @@ _BEHIND_ERROR = re.compile(
 _REPORTED = re.compile(r"\b(?:[Ff]ail(?:ed|s|ure)?|[Ee]rrors?|raised|died|crashed|ended|exited|got|with)\b")
 """What announces an error, in front of its words in Markdown's quotes."""
 _OF_A_PERSON = re.compile(
-    r"(?<![\w./-])(?:I|I'm|I've|we|my|our|me|us|[Ss]ome(?:one|body)|colleagues?)(?![\w./-])"
+    r"(?<![\w./-])(?:I(?! \d)|I'm|I've|we|my|our|me|us|[Ss]ome(?:one|body)|colleagues?)(?![\w./-])"
 )
 """Who writes about errors that others print."""
 _PERSONS_WORDS = re.compile(
@@ -62,6 +62,8 @@ _TITLE = re.compile(
 )
 """How the titles of issues begin, in which an error is named."""
 _SENTENCE_ENDS = re.compile(r"[.!?](?=[\s*_\"')]|$)")
+_LABELLED = re.compile(r"\W*[\w./-]{2,60}: ")
+"""Who says it, or what kind of error it is, in front of a program's sentence."""
 _LETTERS = re.compile(r"[A-Za-z']{2,}")
 _QUOTES = {'"': '"', "'": "'", "`": "`", "\u201c": "\u201d"}
 REACH = 400
@@ -95,7 +97,7 @@ def is_said_by_person(text: str, start: int, end: int) -> bool:
     if _PERSONS_WORDS.search(f"{lead}{text[start:end]}{rest}"):
         return True
     asks = _QUESTION.match(lead) is not None and behind[len(rest) : len(rest) + 1] == "?"
-    reports = lead.rstrip("\"'`* ").endswith((":", "=", ">", "|"))
+    reports = lead.rstrip("\"'`* ").endswith((":", "=", ">", "|")) or _LABELLED.match(lead) is not None
     return asks or (not reports and _OF_A_PERSON.search(f"{lead} {rest}") is not None)
 
 

@@ -66,6 +66,8 @@ REPORTS = (
     "terminate called after throwing an instance of 'std::runtime_error': {}",
     "worker 4 reports: {}",
     "We could not go on: {}",
+    "trainer: we lost a worker ({})",
+    "I 11-29 10:21:11 controller.py:221] the job failed with {}",
     "{}. Is another process using the GPU?",
     "my-trainer-0 died of {}",
     'my_trainer: child 3 wrote "{}" and is gone now',
