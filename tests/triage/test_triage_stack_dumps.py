@@ -62,6 +62,14 @@ def test_a_note_above_a_dump_names_its_rank(note: str, head: str, tmp_path: Path
     assert culprits(judged(tmp_path, text)) == [5]
 
 
+@pytest.mark.parametrize("mark", ["> ", "| ", ">> "])
+def test_a_note_above_a_dump_names_its_rank_in_a_cited_mail(mark: str, tmp_path: Path) -> None:
+    note = "# rank {rank} on gpu-07\n$ py-spy dump --pid {pid}\n"
+    text = steps(1, 20) + dumps(3, READS, note, HEAD + "\n")
+    cited = "".join((mark + line).rstrip() + "\n" for line in text.splitlines())
+    assert culprits(judged(tmp_path, cited)) == [3]
+
+
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "note",

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from nodedoctor.patterns import mask_digits
 from nodedoctor.triage.lines.prefixes import is_known
@@ -174,8 +175,37 @@ def strip_frame(text: str) -> str | None:
     return text[2:-2].rstrip() if text[:1] in _FRAME_SIDES and text[-1:] in _FRAME_SIDES and text else text
 
 
+_QUOTE = re.compile(r"(?:> ?){1,9}")
+MAIL_WIDTHS = range(60, 81)
+"""Characters of a row at most, behind the marks of a quotation, that programs for mail make (RFC 3676)."""
+WRAPPED_SHARE = 0.8
+"""Share of the rows behind a line's first one that would not have fitted into that. Ours."""
+
+
+def strip_quote(text: str) -> str:
+    """A row without the marks of a quotation in front of it."""
+    return _QUOTE.sub("", text, count=1)
+
+
+def mail_width(texts: Sequence[str]) -> int:
+    """The width at which a program for mail broke lines at blanks; 0 for other texts.
+
+    Then no row is longer, and what follows the beginning of a line did not fit into it.
+    """
+    rows = [strip_quote(text).rstrip() for text in texts]
+    wide = max((len(row) for row in rows if " " in row.strip()), default=0)  # no word is broken
+    if wide not in MAIL_WIDTHS:
+        return 0
+    behind = [
+        len(row) + 1 + len(after.split()[0]) > wide
+        for row, after in pairwise(rows)
+        if is_known(row) and after.strip() and not after[0].isspace() and not is_known(after)
+    ]
+    return wide if sum(behind) >= max(OFTEN, WRAPPED_SHARE * len(behind)) else 0
+
+
 class RichFrame(RichColumn):
-    """The same for a frame, whose rows show no heads: only a known prefix does."""
+    """The same for a frame or a mail, whose rows show no heads: only a known prefix does."""
 
     def __init__(self, wide: int) -> None:
         super().__init__(0, wide)

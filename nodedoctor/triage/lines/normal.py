@@ -20,9 +20,11 @@ from nodedoctor.triage.lines.join import (
     broken_width,
     frame_width,
     has_table_border,
+    mail_width,
     padded_width,
     rich_column,
     strip_frame,
+    strip_quote,
     strip_table_border,
 )
 from nodedoctor.triage.lines.pieces import (
@@ -89,13 +91,17 @@ def normalise_lines(
         frame = RichFrame(wide)
         sample = list(join_rich_column(extract_texts(sample, strip_frame), frame))
         pieces = join_rich_column(extract_texts(pieces, strip_frame), frame)
+    if wide := mail_width(_texts_of(sample)):
+        rows = RichFrame(wide)
+        sample = list(join_rich_column(extract_texts(sample, strip_quote), rows))
+        pieces = join_rich_column(extract_texts(pieces, strip_quote), rows)
     if has_table_border(_texts_of(sample)):
         sample = list(extract_texts(sample, strip_table_border))
         pieces = extract_texts(pieces, strip_table_border)
     texts = _texts_of(sample)
     if begin := rich_column(texts):
-        rows = RichColumn(begin, max(map(len, texts)))
-        sample, pieces = list(join_rich_column(iter(sample), rows)), join_rich_column(pieces, rows)
+        column = RichColumn(begin, max(map(len, texts)))
+        sample, pieces = list(join_rich_column(iter(sample), column)), join_rich_column(pieces, column)
     if newest_first(sample):
         sample = [*sample, *islice(pieces, MOST_REVERSED)][::-1]
         losses.older += sum(1 for _ in pieces)  # read last, they would seem to be the end

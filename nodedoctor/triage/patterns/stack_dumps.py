@@ -47,6 +47,7 @@ _NOTED_PID = re.compile(r"(?:\bp(?:id|ID)|\bPID|\bpy-spy dump -p)[ =:]{1,2}(\d{2
 _BEHIND_COMMAND = re.compile(r"\s(?:#|<-|←|\()")
 _OF_A_DUMP = re.compile(r"(?i)\b(?:py-?spy|gdb|pids?|stacks?|dumps?)\b")
 _BEGINS_A_DUMP = re.compile(r"(?i)^\W{0,3}(?:\w+ )?(?:py-?spy|gdb|pid|stacks?|dumps?)\b.{0,60}$")
+_QUOTED_BLANK = re.compile(r"(?:[>|] ?){1,9}$")
 _FENCE = re.compile(r"^(?:```|~~~|\W*$)")
 _IS_HEADING = re.compile(
     r"^(?:[#=*$+>~%@|:<]|--)|:[\s*#=-]*$"
@@ -123,7 +124,7 @@ class StackDumps:
 
     def read(self, line: Line) -> Iterator[Event[ThreadStack]]:
         """The stacks that end before this line."""
-        text, dump = line.text, None
+        text, dump = "" if _QUOTED_BLANK.match(line.text) else line.text, None
         if self._open:
             dump = self._open.pop(line.who, None)
             if dump is not None:

@@ -10,6 +10,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import wrap
 
 import pytest
 from formats import ENCODED, LOSSLESS, LOSSY, PACKED, PAYLOADS, json_lines, text, zip_of
@@ -320,6 +321,27 @@ def test_the_severity_of_each_line_counts(tmp_path: Path) -> None:
                 assert examine_job([str(path)]).verdict.outcome == "failure", level
             path.write_bytes(text([*before, row("FATAL", f"no use in retrying after {error}")]))
             assert examine_job([str(path)]).verdict.outcome in ("failure", "undetermined")
+
+
+def mailed(text: str, width: int, mark: str) -> str:
+    """A text as a program for mail breaks and cites it, at blanks alone."""
+    rows = (
+        wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+        for line in text.splitlines()
+    )
+    return "".join((mark + row).rstrip() + "\n" for line in rows for row in line)
+
+
+@pytest.mark.parametrize("width", [68, 72, 76, 78])
+@pytest.mark.parametrize("mark", ["", "> ", "> > "])
+def test_lines_that_a_mail_broke_at_blanks_are_whole(width: int, mark: str, tmp_path: Path) -> None:
+    text = "Hello,\n\nhere is what it says:\n\n" + "".join(caught(rank) for rank in range(8) if rank != 5)
+    text += raised(5, "ValueError: no row of that name is in the table of all samples that were read today")
+    examined = judged(tmp_path, mailed(text, width, mark))
+    assert (examined.verdict.cause, culprits(examined)) == ("user_code_exception", [5])
+    assert "read today" in examined.verdict.headline
+    short = steps(1, 30) + raised(5, "ValueError: 1")
+    assert culprits(judged(tmp_path, mailed(short, width, mark))) == [5]
 
 
 @pytest.mark.parametrize("form", ["[{rank}] {text}", "{rank}: {text}", "worker {rank} | {text}"])
