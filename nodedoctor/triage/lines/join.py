@@ -175,7 +175,7 @@ def strip_frame(text: str) -> str | None:
     return text[2:-2].rstrip() if text[:1] in _FRAME_SIDES and text[-1:] in _FRAME_SIDES and text else text
 
 
-_QUOTE = re.compile(r"(?:> ?){1,9}")
+_QUOTE = re.compile(r"^(?:> ?){1,9}")
 MAIL_WIDTHS = range(60, 81)
 """Characters of a row at most, behind the marks of a quotation, that programs for mail make (RFC 3676)."""
 WRAPPED_SHARE = 0.8
@@ -194,7 +194,7 @@ def mail_width(texts: Sequence[str]) -> int:
     """
     rows = [strip_quote(text).rstrip() for text in texts]
     wide = max((len(row) for row in rows if " " in row.strip()), default=0)  # no word is broken
-    if wide not in MAIL_WIDTHS:
+    if wide not in MAIL_WIDTHS or broken_width(texts):
         return 0
     behind = [
         len(row) + 1 + len(after.split()[0]) > wide
