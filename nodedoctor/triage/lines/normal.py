@@ -13,7 +13,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.lines.common_prefix import learn_prefix
 from nodedoctor.triage.lines.envelopes import objects, pairs
 from nodedoctor.triage.lines.envelopes.field_names import SEVERAL, EnvelopeRecord
-from nodedoctor.triage.lines.envelopes.pairs import list_line_reader
+from nodedoctor.triage.lines.envelopes.pairs import list_line_reader, without_line_numbers
 from nodedoctor.triage.lines.join import (
     RichColumn,
     RichFrame,
@@ -86,6 +86,8 @@ def normalise_lines(
     sample = list(islice(pieces, SAMPLE))
     on_page = len(sample) < SAMPLE and is_written_page(_texts_of(sample), _printed_by(meaning))
     if take := list_line_reader(_texts_of(sample)):
+        sample, pieces = list(extract_texts(sample, take)), extract_texts(pieces, take)
+    if take := without_line_numbers(_texts_of(sample)):
         sample, pieces = list(extract_texts(sample, take)), extract_texts(pieces, take)
     if wide := frame_width(_texts_of(sample)):
         frame = RichFrame(wide)

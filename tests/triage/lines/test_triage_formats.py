@@ -356,3 +356,15 @@ def test_labels_count_whatever_ends_a_line(form: str, tmp_path: Path) -> None:
         log = tmp_path / f"job{len(end)}.log"
         log.write_bytes((end.join(lines) + end).encode())
         assert [who.rank for who in examine_job([str(log)]).verdict.culprits] == [2]
+
+
+@pytest.mark.parametrize("number", ["{n}:", "{n:6d}\t"])
+def test_the_numbers_of_lines_are_no_part_of_them(number: str, tmp_path: Path) -> None:
+    lines = [
+        f"[2026-11-21 10:00:{n:02d},101] [INFO] [loop.py:146:main] step {n} loss 2.{n}" for n in range(30)
+    ]
+    lines += ["Traceback (most recent call last):", '  File "t.py", line 4, in f', "KeyError: 'a'"]
+    lines = [f"worker-{1 + n % 2 if n < 30 else 2}: {line}" for n, line in enumerate(lines)]
+    log = "".join(number.format(n=n) + line + "\n" for n, line in enumerate(lines, 1))
+    plain, numbered = judged(tmp_path, "\n".join(lines) + "\n").verdict, judged(tmp_path, log).verdict
+    assert numbered.culprits == plain.culprits and numbered.headline == plain.headline
