@@ -138,3 +138,25 @@ def test_a_program_that_saves_when_it_is_told_to_end_was_stopped(tmp_path: Path)
     assert judged(tmp_path, steps(1, 9) + saved + end).verdict.outcome == "clean"
     failed = judged(tmp_path, steps(1, 9) + raised(2, "KeyError: 'x'") + saved + end)
     assert culprits(failed) == [2]
+
+
+def of_process(pid: int, text: str) -> str:
+    return "".join(f"(Trainer pid={pid}) {line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize("error", ERRORS[:3])
+@pytest.mark.parametrize("cut", [0, 1])
+@pytest.mark.parametrize(
+    "count", ["step {n} loss 1.{n}", "Training Step:  {n}%|   | {n}/100 [0{n}:02<3:00:00, 60.2s/it]"]
+)
+def test_a_process_that_counts_behind_its_error_went_on(
+    count: str, cut: int, error: str, tmp_path: Path
+) -> None:
+    """Also where the log begins amid the traceback, and its head is not there."""
+    trace = ["Traceback (most recent call last):", '  File "/job/env.py", line 41, in step', "    f()", error]
+    trace_text = "\n".join(trace[cut:])
+    counts = "\n".join(count.format(n=n) for n in range(3, 8))
+    went_on = of_process(3111, trace_text) + of_process(3111, counts)
+    assert judged(tmp_path, went_on).verdict.outcome == "clean"
+    other = of_process(3111, trace_text) + of_process(3112, counts)
+    assert judged(tmp_path, other).verdict.outcome == "failure"

@@ -29,7 +29,8 @@ DATED = 5
 ended stops all others at their next collective. What has no time may have waited in a buffer until the end.
 Ours."""
 OWN = 2
-"""Steps of its own behind an error from which a rank has outlived it: three values of a counter. Ours."""
+"""Steps of its own behind an error from which a rank or process has outlived it: three values of a counter.
+Ours."""
 PAST_DEATH = 20
 """Steps behind the end of a process that no rank's end leaves to the others, who meet it in each. Ours."""
 WORDS = 4
@@ -188,6 +189,7 @@ class _LaterCounters:
         self._steps: dict[tuple[str, int], _LaterSteps] = {}
         self._of_requests: dict[tuple[str, int], _LaterSteps] = {}
         self._of_ranks: Counter[int] = Counter()
+        self._of_processes: Counter[tuple[str, str, int | None]] = Counter()
         self._dated: float = 0
         self._going_on: set[tuple[str, int]] = set()
         self._rises: float = 0
@@ -197,6 +199,8 @@ class _LaterCounters:
         """One step further back."""
         step, rank = event.what, event.who.rank
         key = step.series, step.part
+        if not step.answers:
+            self._of_processes[_process_of(event)] += step.rises
         if step.length is None and not step.answers:
             if rank is not None:
                 self._of_ranks[rank] += step.rises
@@ -229,6 +233,8 @@ class _LaterCounters:
             return True
         if event.who.rank is not None and self._of_ranks[event.who.rank] >= OWN:
             return True
+        if event.who.pid is not None and self._of_processes[_process_of(event)] >= OWN:
+            return True
         if self.are_dated:
             return True
         if caught and any(steps.rises >= SURVIVED or steps.last.is_full for steps in self._steps.values()):
@@ -256,6 +262,11 @@ class _LaterCounters:
 
     def _goes_on(self, key: tuple[str, int], steps: _LaterSteps) -> bool:
         return steps.rises >= SURVIVED and self._before[key] > 0
+
+
+def _process_of(event: Event[Any]) -> tuple[str, str, int | None]:
+    """Of which process an event is; one that is started again has another id."""
+    return event.place.source, event.who.host or "", event.who.pid
 
 
 def _is_of_failed_gpu(event: Event[Any]) -> bool:
