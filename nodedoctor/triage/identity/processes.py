@@ -86,14 +86,14 @@ def remaining_ranks(
     for event in events:
         who = event.who
         if who.pid is not None and who.world != DEFAULT_WORLD:
-            known = ranks[who.world].get(who.pid)
-            ranks[who.world][who.pid] = processes.rank_of(who) if known is None else known
+            rank = ranks[who.world].get(who.pid)
+            ranks[who.world][who.pid] = processes.rank_of(who) if rank is None else rank
     remaining = {}
     for world, members in ranks.items():
         unknown = [pid for pid, rank in members.items() if rank is None]
-        taken = {rank for rank in members.values() if rank is not None}
-        gaps = set(range(size or max(taken, default=0) + 1)) - taken
-        if len(unknown) == len(gaps) == 1 and len(taken) == len(members) - 1 > 1:
+        members_ranks = {rank for rank in members.values() if rank is not None}
+        gaps = set(range(size or max(members_ranks, default=0) + 1)) - members_ranks
+        if len(unknown) == len(gaps) == 1 and len(members_ranks) == len(members) - 1 > 1:
             remaining[world, unknown[0]] = gaps.pop()
     return remaining
 

@@ -197,9 +197,9 @@ def mail_width(texts: Sequence[str]) -> int:
     if wide not in MAIL_WIDTHS or broken_width(texts):
         return 0
     behind = [
-        len(row) + 1 + len(after.split()[0]) > wide
-        for row, after in pairwise(rows)
-        if is_known(row) and after.strip() and not after[0].isspace() and not is_known(after)
+        len(row) + 1 + len(next_row.split()[0]) > wide
+        for row, next_row in pairwise(rows)
+        if is_known(row) and next_row.strip() and not next_row[0].isspace() and not is_known(next_row)
     ]
     return wide if sum(behind) >= max(OFTEN, WRAPPED_SHARE * len(behind)) else 0
 

@@ -145,10 +145,10 @@ def _upto_line(block: bytes, size: int) -> int:
 
 def _split_lines(block: bytes, offset: int) -> Iterator[Spot]:
     """The lines of a block without their ends, as Unix and as Windows write them."""
-    for whole in block.split(b"\n"):
-        if line := whole.removesuffix(b"\r"):
+    for row in block.split(b"\n"):
+        if line := row.removesuffix(b"\r"):
             yield offset, line if b"\r" in line else line[:LONG_LINE]
-        offset += len(whole) + 1
+        offset += len(row) + 1
 
 
 def _find_hits(block: bytes, offset: int, wanted: re.Pattern[bytes]) -> Iterator[Spot]:

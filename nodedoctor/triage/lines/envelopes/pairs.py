@@ -99,15 +99,15 @@ def list_line_reader(texts: Sequence[str]) -> Callable[[str], str | None] | None
     return (lambda text: _record_text(text, name)) if name and beside else None
 
 
-_NUMBERED = re.compile(r"(?=.{6}\t) *(?P<cat>\d+)\t|(?P<grep>\d{1,9})[:-](?=[^\s\d])")
+_NUMBERED = re.compile(r"(?=.{6}\t) {0,5}(?P<cat>\d{1,6})\t|(?P<grep>\d{1,9})[:-](?=[^\s\d])")
 """The number of a line in front of it, as `cat -n` and `grep -n` print it (coreutils, GNU grep)."""
 
 
 def without_line_numbers(texts: Sequence[str]) -> Callable[[str], str | None] | None:
     """The function that takes the numbers of lines off them; None where they have none."""
-    found = [_NUMBERED.match(text) for text in texts if text.strip()]
-    numbers = [int(match["cat"] or match["grep"]) for match in found if match]
-    if len(numbers) <= FEWEST or len(numbers) < len(found) or sorted({*numbers}) != numbers:
+    matches = [_NUMBERED.match(text) for text in texts if text.strip()]
+    numbers = [int(match["cat"] or match["grep"]) for match in matches if match]
+    if len(numbers) <= FEWEST or len(numbers) < len(matches) or sorted({*numbers}) != numbers:
         return None
     return lambda text: _NUMBERED.sub("", text, count=1)
 
