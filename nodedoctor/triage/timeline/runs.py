@@ -25,6 +25,8 @@ SURVIVED = 3
 _WORK = (TrainingStep, LongWork)
 _UP = "Application startup complete"
 """What uvicorn prints once it serves; FastAPI, vLLM and SGLang run on it."""
+_TRANSITION = "[State Transition]"
+"""With what the controller of Ray Train says which state it comes to, behind what it decided on a failure."""
 Failure = tuple[str, str]
 """Who failed, and of what."""
 NONE: Failure = ("", "")
@@ -63,7 +65,8 @@ def separate_runs(events: list[Event[Any]]) -> list[LoggedRun]:
         if new_run or (state.trouble and (what is Mark.RESTART_ATTEMPT or index in restarts or server_up)):
             cuts.append(index)
             announced = what is Mark.RESTART_ATTEMPT
-            same = announced and bool(agents) and event.who not in agents and not state.moved
+            again = event.who not in agents or _enters_decided_state(event, events[cuts[-2]])
+            same = announced and bool(agents) and again and not state.moved
             died[-1] = (state.fatal or state.trouble) and not same
             agents = ({event.who} if announced else set()) | (agents if same else set())
             died.append(False)
@@ -121,6 +124,11 @@ def _is_of_several(event: Event[Any]) -> bool:
     what, who = event.what, event.who
     has_identity = who.rank is not None or who.pid is not None
     return has_identity or kind_of(what) in FATAL or (isinstance(what, WorldSize) and what.ranks > 1)
+
+
+def _enters_decided_state(event: Event[Any], decided: Event[Any]) -> bool:
+    """True where Ray Train's controller begins the restart that it had decided on, and retold an error."""
+    return _TRANSITION in event.text and _TRANSITION not in decided.text
 
 
 def _ends_program(event: Event[Any]) -> bool:
