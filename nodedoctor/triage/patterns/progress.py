@@ -170,7 +170,12 @@ _WORK = (
      r"safetensors)|Save(?:d|ing)? checkpoint|Start(?:ing|ed)? (?:to )?(?:save|checkpoint)"
      r"|checkpoint.*(?:in progress|begin)"
      r"|[Cc]onsolidat(?:ing|ed)\b|gathering (?:the )?full state"
-     r"|[Ss]aving (?:the )?full\b"),
+     r"|[Ss]aving (?:the )?full\b"
+     r"|\b[Ss]aving .{0,60}\b(?:shards?|state_dict|hf_model|optimizer)\b"
+     r"|\b(?:[Ww]riting|[Ee]xporting|[Dd]umping) .{0,60}\b(?:model|weights?|ckpt|checkpoint|state_dict"
+     r"|optimizer)\b"
+     r"|\b(?:[Ss]aving|[Ww]riting|[Ee]xporting|[Dd]umping) .{0,120}/(?:ckpts?|checkpoints?|global_step_\d+"
+     r"|iter_\d+)\b"),
     ("preparing the data", r"[Tt]okeniz(?:ing|er on|e) |Running tokenizer|^Map(?:ping)?\b.*(?:%|num_proc)"
      r"|[Pp]reprocess(?:ing)? (?:the )?(?:data|dataset)|Grouping texts|[Gg]enerating (?:train"
      r"|validation|test) split"

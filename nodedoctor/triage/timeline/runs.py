@@ -62,11 +62,12 @@ def separate_runs(events: list[Event[Any]]) -> list[LoggedRun]:
         starts = what in (Mark.LAUNCHER_STARTED, Mark.RETRY_STARTED)
         new_run = index in other_runs or (starts and state.is_over)
         server_up = single and not state.fatal and _is_server_up(event)
-        if new_run or (state.trouble and (what is Mark.RESTART_ATTEMPT or index in restarts or server_up)):
+        if len(cuts) > 1 and not state.moved and _enters_decided_state(event, events[cuts[-1]]):
+            cuts[-1], state = index, _RunState()
+        elif new_run or (state.trouble and (what is Mark.RESTART_ATTEMPT or index in restarts or server_up)):
             cuts.append(index)
             announced = what is Mark.RESTART_ATTEMPT
-            again = event.who not in agents or _enters_decided_state(event, events[cuts[-2]])
-            same = announced and bool(agents) and again and not state.moved
+            same = announced and bool(agents) and event.who not in agents and not state.moved
             died[-1] = (state.fatal or state.trouble) and not same
             agents = ({event.who} if announced else set()) | (agents if same else set())
             died.append(False)
@@ -127,8 +128,9 @@ def _is_of_several(event: Event[Any]) -> bool:
 
 
 def _enters_decided_state(event: Event[Any], decided: Event[Any]) -> bool:
-    """True where Ray Train's controller begins the restart that it had decided on, and retold an error."""
-    return _TRANSITION in event.text and _TRANSITION not in decided.text
+    """True where Ray Train's controller begins the restart that it had decided on for an error, and retold that."""
+    is_restart = event.what is Mark.RESTART_ATTEMPT is decided.what and event.who == decided.who
+    return is_restart and _TRANSITION in event.text and _TRANSITION not in decided.text
 
 
 def _ends_program(event: Event[Any]) -> bool:
