@@ -366,3 +366,23 @@ def test_a_ray_job_that_is_stopped_because_it_had_failed(words: str, tmp_path: P
 def test_other_words_about_a_job_stop_none(words: str, tmp_path: Path) -> None:
     verdict = judged(tmp_path, f"{steps(1, 20)}{words}\n").verdict
     assert "in order" not in verdict.headline
+
+
+STOP_SIGNALS = (
+    "[2026-11-07 10:41:26,003 E 4102 4102] (raylet) node_manager.cc:1088: Raylet received SIGTERM, shutting down",
+    "2026-11-07 10:41:26,003 - ERROR - rank 3: no step was finished behind SIGTERM",
+    "ERROR:launcher:worker 3 ended by signal 15",
+)
+
+
+@pytest.mark.parametrize("words", STOP_SIGNALS)
+@pytest.mark.parametrize("how", STOPPED)
+def test_a_complaint_of_the_signal_follows_from_the_schedulers_stop(
+    how: str, words: str, tmp_path: Path
+) -> None:
+    verdict = judged(tmp_path, f"{steps(1, 20)}{STOPPED[how]}{words}\n").verdict
+    assert (verdict.outcome, verdict.cause) == ("clean", "none")
+    for error in ("Xid storm on node 3, giving up", "could not write the checkpoint"):
+        other = f"{steps(1, 20)}{STOPPED[how]}2026-11-07 10:41:26,003 - ERROR - {error}\n"
+        assert judged(tmp_path, other).verdict.outcome != "clean", error
+    assert judged(tmp_path, f"{steps(1, 20)}{words}\n").verdict.outcome != "clean"
