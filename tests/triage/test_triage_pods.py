@@ -102,11 +102,12 @@ def test_what_follows_a_pod_that_completed_is_none_of_it(error: str, tmp_path: P
 
 
 LOST_BY = {
-    "Ray, by its address": "(raylet) The node with node id: 5e1 and address: 10.4.7.21 and node name: 10.4.7.21"
-    " has been marked dead because the detector has missed too many heartbeats from it.\n",
-    "Ray, by its name": "(raylet) The node with node id: 5e1 and address: llm-worker-1 and node name: llm-worker-1"
-    " has been marked dead because the detector has missed too many heartbeats from it.\n",
-    "gloo": "RuntimeError: [/w/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.4.7.21]:29596.\n",
+    "Ray, by its address": "(raylet) The node with node id: 5e1 and address: 10.4.7.21 and node name:"
+    " 10.4.7.21 has been marked dead because the detector has missed too many heartbeats from it.\n",
+    "Ray, by its name": "(raylet) The node with node id: 5e1 and address: llm-worker-1 and node name:"
+    " llm-worker-1 has been marked dead because the detector has missed too many heartbeats from it.\n",
+    "gloo": "RuntimeError: [/w/gloo/transport/tcp/pair.cc:553] Connection closed by peer"
+    " [10.4.7.21]:29596.\n",
 }
 
 

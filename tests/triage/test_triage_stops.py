@@ -369,7 +369,7 @@ def test_other_words_about_a_job_stop_none(words: str, tmp_path: Path) -> None:
 
 
 STOP_SIGNALS = (
-    "[2026-11-07 10:41:26,003 E 4102 4102] (raylet) node_manager.cc:1088: Raylet received SIGTERM, shutting down",
+    "[2026-11-07 10:41:26,003 E 42 42] (raylet) node_manager.cc:1088: Raylet received SIGTERM, shutting down",
     "2026-11-07 10:41:26,003 - ERROR - rank 3: no step was finished behind SIGTERM",
     "ERROR:launcher:worker 3 ended by signal 15",
 )

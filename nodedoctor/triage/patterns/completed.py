@@ -98,8 +98,8 @@ SUPERVISED = re.compile(
     r"|\b[Jj]ob (?:\S+ ){0,8}\(?status: SUCCEEDED\b|\bReporting training SUCCESS$"
     r"|^(?:LAUNCH INFO .{1,40} )?Pod completed$"
 )
-"""The same of those that watch over a whole job and may start its parts again (Ray and its Train, Kubeflow, Airflow,
-SageMaker, Paddle, SkyPilot)."""
+"""The same of those that watch over a whole job and may start its parts again (Ray and its Train, Kubeflow,
+Airflow, SageMaker, Paddle, SkyPilot)."""
 _NOT_YET = r"(?!.{0,20}(?:[EeÉé]po[cq]|etapa|step|轮|エポック|에폭|эпох))"
 _OTHER_LANGUAGES = tuple(
     re.compile(f"(?:{words}){_NOT_YET}")

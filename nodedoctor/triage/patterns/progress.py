@@ -407,6 +407,10 @@ RANK_OF_PID
 # ray/train, of its worker group
 RANK_OF_PID
     \bip=(?P<host>[\w.:-]{1,64}), pid=(?P<pid>\d+)\) world_rank=(?P<rank>\d+), local_rank=(?P<local>\d+)\b
+# verl's names of actors, in a list of Ray's (`ray list actors`): of those on the first node it is their rank
+RANK_OF_PID
+    \b\w{0,40}Worker\w{0,40}_0:(?P<rank>\d{1,3})(?:\s{1,40}[0-9a-f]{4,64})?\s{1,40}(?:pid[=:]\s?)?
+    (?P<pid>\d{2,7})\b
 """,
     AgentRanks, SettingMentioned, _agent_ranks, _group_joined,
     _world_size, _setting_mentioned, _pids_of_ranks,

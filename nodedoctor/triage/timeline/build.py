@@ -22,8 +22,8 @@ from nodedoctor.triage.patterns.watchdog import CollectiveStatus, TimedOut
 from nodedoctor.triage.timeline.belonging import drop_foreign
 from nodedoctor.triage.timeline.counters import waits_by_counters
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, Timeline, is_trouble
-from nodedoctor.triage.timeline.recovery.job_context import describe_job
 from nodedoctor.triage.timeline.recovery.counted_on import drop_outlived_interrupts
+from nodedoctor.triage.timeline.recovery.job_context import describe_job
 from nodedoctor.triage.timeline.recovery.set_aside import decide_in_job, decide_in_log
 from nodedoctor.triage.timeline.rotations import newer_files
 from nodedoctor.triage.timeline.runs import SURVIVED, LoggedRun, separate_runs

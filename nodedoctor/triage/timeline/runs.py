@@ -128,7 +128,7 @@ def _is_of_several(event: Event[Any]) -> bool:
 
 
 def _enters_decided_state(event: Event[Any], decided: Event[Any]) -> bool:
-    """True where Ray Train's controller begins the restart that it had decided on for an error, and retold that."""
+    """True where Ray Train's controller begins the restart that it had decided on for an error."""
     is_restart = event.what is Mark.RESTART_ATTEMPT is decided.what and event.who == decided.who
     return is_restart and _TRANSITION in event.text and _TRANSITION not in decided.text
 

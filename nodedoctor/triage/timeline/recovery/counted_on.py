@@ -78,8 +78,8 @@ def drop_caught_as_before(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without exceptions that a call caught which had caught others before, behind which the job counted on.
 
     A traceback begins at the call that catches it: one that ends a program begins at the program's own first.
-    What is said of the same exception in the same line goes with it. Where any process ended, the last one may
-    have ended with it.
+    What is said of the same exception in the same line goes with it. Where any process ended, it may have
+    ended with the last one.
     """
     if any(map(is_death, events)):
         return events
@@ -143,10 +143,10 @@ def drop_outlived_interrupts(events: list[Event[Any]]) -> list[Event[Any]]:
 
 def _find_outlived(events: list[Event[Any]], ids: set[int]) -> set[int]:
     """Those of some events behind which a counter rose that had begun before, in the same run."""
-    begun: dict[tuple[str, int], int] = {}
+    starts: dict[tuple[str, int], int] = {}
     for index, event in enumerate(events if ids else ()):
         if isinstance(event.what, TrainingStep):
-            begun.setdefault((event.what.series, event.what.part), index)
+            starts.setdefault((event.what.series, event.what.part), index)
     rises: Counter[tuple[str, int]] = Counter()
     first, outlived = len(events), set()
     for index in range(len(events) - 1 if ids else -1, -1, -1):
@@ -154,7 +154,7 @@ def _find_outlived(events: list[Event[Any]], ids: set[int]) -> set[int]:
         if isinstance(what, TrainingStep):
             rises[what.series, what.part] += what.rises
             if rises[what.series, what.part] >= SURVIVED:
-                first = min(first, begun[what.series, what.part])
+                first = min(first, starts[what.series, what.part])
         elif event.kind in _BEGINNINGS:
             rises.clear()
             first = len(events)

@@ -94,7 +94,7 @@ def describe_job(
 
 def _find_lost_peers(events: Sequence[Event[Any]]) -> frozenset[str]:
     """The names of hosts and pods that others lost, also where they know only their addresses."""
-    names = [event.what.peer for event in events if isinstance(event.what, PeerGone)]
+    names: list[str | None] = [event.what.peer for event in events if isinstance(event.what, PeerGone)]
     names += [event.who.host for event in events if isinstance(event.what, (NodeLost, ActorDied))]
     pods = {event.what.address: event.what.pod for event in events if isinstance(event.what, PodAddress)}
     return frozenset(short_host(pods.get(name, name)) for name in names if name)

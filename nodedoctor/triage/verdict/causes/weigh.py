@@ -186,7 +186,7 @@ def _killed_first(timeline: Timeline, candidate: Candidate, _: Sequence[Candidat
 def _lost_killed_process(
     timeline: Timeline, candidate: Candidate, _: Sequence[Candidate]
 ) -> WeightFactor | None:
-    """Who lost a connection behind the crash of a process of its job spoke to that one, as far as is known."""
+    """Who lost a connection behind the crash of a process of its job spoke to that one, it seems."""
     raised = [event for event in candidate.evidence if isinstance(event.what, ExceptionRaised)]
     if candidate.ground != "own error" or not raised or len(raised) < len(candidate.evidence):
         return None
@@ -198,11 +198,11 @@ def _lost_killed_process(
     return None
 
 
-def _is_behind(event: Event[Any], other: Event[Any]) -> bool:
+def _is_behind(event: Event[Any], reference: Event[Any]) -> bool:
     """True for an event that is known to be later than another one, by its place or its time."""
-    if event.place.source == other.place.source:
-        return event.place.offset > other.place.offset
-    return event.time is not None and other.time is not None and event.time > other.time
+    if event.place.source == reference.place.source:
+        return event.place.offset > reference.place.offset
+    return event.time is not None and reference.time is not None and event.time > reference.time
 
 
 def _long_before_exits(timeline: Timeline, candidate: Candidate) -> bool:
