@@ -160,8 +160,9 @@ def graded(error: str, actor: str, call: str = "grade", line: int = 88) -> str:
 @pytest.mark.parametrize("actor", ACTORS)
 def test_what_a_call_catches_as_before_ends_no_program(last: str, actor: str, tmp_path: Path) -> None:
     before = "".join(steps(n, 1) + graded(GRADED[n % 3], actor) for n in range(1, 9)) + steps(9, 1)
-    for cut in (graded(last, actor), graded(last, actor) + steps(10, 1), graded("", actor)[:-1]):
+    for cut in (graded(last, actor) + steps(10, 1), graded(last, actor) + graded("", actor)[:-1]):
         assert judged(tmp_path, before + cut).verdict.outcome == "clean", cut
+    assert (judged(tmp_path, before + graded(last, actor)).verdict.outcome == "clean") == bool(actor)
     for other in (
         graded(last, actor, call="<module>"),
         graded(last, actor, line=140),

@@ -79,7 +79,7 @@ def drop_caught_as_before(events: list[Event[Any]]) -> list[Event[Any]]:
 
     A traceback begins at the call that catches it: one that ends a program begins at the program's own first.
     What is said of the same exception in the same line goes with it. Where any process ended, it may have
-    ended with the last one.
+    ended with the last one, and so may a program whose last words it is; an actor is one of several.
     """
     if any(map(is_death, events)):
         return events
@@ -92,6 +92,11 @@ def drop_caught_as_before(events: list[Event[Any]]) -> list[Event[Any]]:
         for event in events
         if _catching_call(event) in habits or (event.who.world in actors and _lacks_calls(event))
     }
+    last = next((event for event in reversed(events) if event.kind not in QUIET), None)
+    if last is not None and isinstance(last.what, ExceptionRaised) and last.who.world == DEFAULT_WORLD:
+        steps = (event for event in events if isinstance(event.what, TrainingStep))
+        if all(event.place.offset < last.place.offset for event in steps):
+            places.discard(last.place)
     return [event for event in events if event.place not in places or event.kind in QUIET]
 
 
@@ -103,8 +108,13 @@ def _lacks_calls(event: Event[Any]) -> bool:
 
 
 def _catching_call(event: Event[Any]) -> tuple[str, int, str] | None:
-    """The program's own call at which a traceback begins; None for the first one of a program or thread."""
-    frames = event.what.frames if isinstance(event.what, (ExceptionRaised, CutShort)) else ()
+    """The program's own call at which a traceback begins; None for the first one of a program or thread.
+
+    What a logger prints is judged by itself (`drop_repeated_errors`).
+    """
+    what = event.what
+    logged = isinstance(what, ExceptionRaised) and what.logged
+    frames = what.frames if isinstance(what, (ExceptionRaised, CutShort)) and not logged else ()
     if not frames or frames[0].function == "<module>" or is_library(frames[0]):
         return None
     return frames[0].file, frames[0].line, frames[0].function
