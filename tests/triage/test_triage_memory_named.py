@@ -127,6 +127,16 @@ def test_only_a_process_that_holds_enough_filled_the_node(tmp_path: Path, row: s
         assert [who.pid for who in verdict.culprits] == [hog]
 
 
+@pytest.mark.parametrize("sizes", [(101.9, 101.2, 99.8, 98.7), (180.0, 171.5), (130.0, 129.1, 60.0)])
+def test_of_processes_that_hold_about_as_much_none_filled_the_node(
+    sizes: tuple[float, ...], tmp_path: Path
+) -> None:
+    rows = "".join(f"{5300 + n}\t{size}\tray::Trainer.fit\n" for n, size in enumerate(sizes))
+    verdict = judged(tmp_path, TABLE + rows).verdict
+    assert [(who.host, who.pid) for who in verdict.culprits] == [("10.9.0.4", None)]
+    assert "killed process 5120, its newest" in verdict.headline
+
+
 OBJECT = "Failed to put object 00ff in object store because it is full. Object size is 4294967296 bytes."
 STORE_FULL = (
     "ray.exceptions.ObjectStoreFullError: " + OBJECT,
