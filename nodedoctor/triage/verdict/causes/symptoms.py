@@ -188,7 +188,7 @@ def _sole_missing(timeline: Timeline) -> int | None:
 
 
 def _largest_process(timeline: Timeline, ooms: list[Event[HostOom]]) -> Event[MemoryUser] | None:
-    """The largest process of Ray's table, if it explains how full the node was, and none is nearly as large."""
+    """The largest process of Ray's table, if it explains how full the node was and none is about as large."""
     users = sorted(timeline.of_kind(MemoryUser), key=lambda event: -event.what.gigabytes)
     used = max(event.what.gigabytes for event in ooms)
     if not users or users[0].what.gigabytes < _HOG * used:
