@@ -69,7 +69,7 @@ _ONLY_WITH = {"fabric-of-host": {"fabric-in-progress", "fabric-not-ready"}}
 """Details of a fault that another line must report: servers without NVSwitches print them, too."""
 _HOG = 0.1
 """Share of the memory in use that a process must hold to be the one that filled it. Ours."""
-_ALIKE = 0.9
+_NEAR = 0.9
 """Share of the largest process that another one may hold where it stands out. Ours."""
 _HELPER_ENDS = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
 """Symptoms of a helper that ended: a line with the signal that ended it says more."""
@@ -193,9 +193,9 @@ def _largest_process(timeline: Timeline, ooms: list[Event[HostOom]]) -> Event[Me
     used = max(event.what.gigabytes for event in ooms)
     if not users or users[0].what.gigabytes < _HOG * used:
         return None
-    largest, least = users[0], _ALIKE * users[0].what.gigabytes
-    alike = (event for event in users if event.who != largest.who and event.what.gigabytes >= least)
-    return None if any(alike) else largest
+    largest, least = users[0], _NEAR * users[0].what.gigabytes
+    rivals = (event for event in users if event.who != largest.who and event.what.gigabytes >= least)
+    return None if any(rivals) else largest
 
 
 def _memory_culprits(
