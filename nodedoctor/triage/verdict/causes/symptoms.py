@@ -70,7 +70,7 @@ _ONLY_WITH = {"fabric-of-host": {"fabric-in-progress", "fabric-not-ready"}}
 _HOG = 0.1
 """Share of the memory in use that a process must hold to be the one that filled it. Ours."""
 _NEAR = 0.9
-"""Share of the largest process that another one may hold where it stands out. Ours."""
+"""Share of what the largest process holds, from which another one is about as large. Ours."""
 _HELPER_ENDS = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
 """Symptoms of a helper that ended: a line with the signal that ended it says more."""
 
