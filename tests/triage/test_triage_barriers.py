@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import culprits, judged, steps
+from say import caught, culprits, judged, steps
 
 PLACES = [(size, rank) for size in (2, 4, 8) for rank in range(1, size)]
 SENT = (
@@ -71,3 +71,24 @@ def test_rank_0_is_no_culprit_of_a_barrier_in_which_it_waited(tmp_path: Path) ->
     assert (examined.verdict.cause, culprits(examined)) == ("timeout_too_short_legit_work", [5])
     two_are_missing = judged(tmp_path, "world_size=6\n" + alive + saving + came)
     assert culprits(two_are_missing) == []
+
+
+SAVES = (
+    "Saving hf_model shard {n}/62 to /mnt/out/step_20/hf",
+    "Saving optimizer of layer {n}",
+    "Writing model part {n} of 62",
+    "exporting weights {n}/62 to safetensors",
+    "Dumping layer {n} to /mnt/out/checkpoints/20/layer.bin",
+)
+
+
+@pytest.mark.parametrize("words", SAVES)
+@pytest.mark.parametrize("label", ["[rank0]: ", "(Worker pid=50) [Rank 0] "])
+def test_who_saves_a_model_part_by_part_while_the_others_wait(words: str, label: str, tmp_path: Path) -> None:
+    saves = "".join(
+        f"{label}{words[:1].lower() if label.startswith('[') else words[:1]}{words[1:].format(n=n)}\n"
+        for n in range(1, 30)
+    )
+    waits = "".join(caught(rank, numel=1) for rank in range(1, 8))
+    examined = judged(tmp_path, steps(1, 9) + saves + waits)
+    assert (examined.verdict.cause, culprits(examined)) == ("timeout_too_short_legit_work", [0])

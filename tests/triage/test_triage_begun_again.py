@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -249,3 +250,57 @@ def test_epochs_behind_a_launcher_that_ended_are_of_another_run(tmp_path: Path) 
     looks = "".join(f"Predicting: {n}%|##  | {n}/100 [00:{n:02}<00:40,  4.97s/it]\n" for n in range(60))
     assert judged(tmp_path, lost + looks).verdict.outcome != "recovered"
     assert judged(tmp_path, EPOCHS + lost).verdict.outcome != "recovered"
+
+
+CONTROLLER = "(TrainController pid=90) "
+FULL_GPU = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+DECIDED = (
+    "[FailurePolicy] Decision: FailureDecision.RETRY, Error source: worker group, Error count / maximum"
+    " errors allowed: 1/3, Error: Training failed due to worker errors:\n"
+)
+
+
+def of_ray_train(error: str, states: Sequence[str], front: str = CONTROLLER, decided: str = DECIDED) -> str:
+    """A worker's error, how the controller retells it, and the states that it comes to."""
+    told = f"{decided}[Rank 2]\nTraceback (most recent call last):\n{error}\n" if decided else ""
+    told += "".join(f"[State Transition] {state}.\n" for state in states)
+    said = "".join(f"{front}{line}\n" for line in told.splitlines())
+    return f"(RayTrainWorker pid=63, ip=10.1.0.4) [rank2]: {error}\n" + said
+
+
+def counted(first: int, count: int, pid: int = 61) -> str:
+    """Steps that a worker prints, each tenth one."""
+    return "".join(
+        f"(RayTrainWorker pid={pid}, ip=10.1.0.4) step {10 * step} loss {9 - step / 9:.3f}\n"
+        for step in range(first, first + count)
+    )
+
+
+AGAIN = ("RUNNING -> RESTARTING", "RESTARTING -> SCHEDULING", "SCHEDULING -> RUNNING")
+DONE = f"{CONTROLLER}[State Transition] RUNNING -> FINISHED.\n"
+
+
+@pytest.mark.parametrize(
+    "error", [FULL_GPU, "ValueError: no such shard", "ray.exceptions.ActorDiedError: gone"]
+)
+@pytest.mark.parametrize("decided", [DECIDED, ""])
+@pytest.mark.parametrize("state", ["RESTARTING", "RESCHEDULING"])
+def test_ray_train_begins_again_and_comes_to_its_end(
+    state: str, decided: str, error: str, tmp_path: Path
+) -> None:
+    states = [name.replace("RESTARTING", state) for name in AGAIN]
+    text = counted(1, 9) + of_ray_train(error, states, decided=decided) + counted(10, 9, pid=73)
+    verdict = judged(tmp_path, text + DONE).verdict
+    assert (verdict.outcome, len(verdict.earlier)) == ("recovered", 1)
+    assert "came to its end" in verdict.headline
+    ended = judged(tmp_path, counted(1, 9) + DONE).verdict
+    assert (ended.outcome, ended.headline) == ("clean", "no failure: the job came to its end")
+
+
+@pytest.mark.parametrize("state", ["ERRORED", "ABORTED", "SHUTTING_DOWN"])
+def test_ray_train_that_fails_again_or_gives_up_has_failed(state: str, tmp_path: Path) -> None:
+    given_up = of_ray_train(FULL_GPU, [f"RUNNING -> {state}"], decided="")
+    assert judged(tmp_path, counted(1, 9) + given_up).verdict.cause == "peer_cuda_oom"
+    again = counted(1, 9) + of_ray_train(FULL_GPU, AGAIN) + counted(10, 9, pid=73) + given_up
+    verdict = judged(tmp_path, again).verdict
+    assert (verdict.outcome, verdict.cause, len(verdict.earlier)) == ("failure", "peer_cuda_oom", 1)

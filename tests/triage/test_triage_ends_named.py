@@ -334,3 +334,18 @@ def test_nothing_but_sigterm_leaves_open_who_sent_it(tmp_path: Path) -> None:
     verdict = judged(tmp_path, steps(1, 9) + text + " return code = -15\n").verdict
     assert verdict.outcome == "undetermined"
     assert "ended by SIGTERM, and no line says who sent it" in verdict.headline
+
+
+@pytest.mark.parametrize("rank", [0, 1, 5])
+def test_the_first_of_all_actors_that_a_driver_asked_is_not_blamed(rank: int, tmp_path: Path) -> None:
+    block = (
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+        f"\tclass_name: WorkerDict\n\tpid: 4243\n\tname: a1b2WorkerDict_0:{rank}\n"
+        "The actor is dead because its worker process has died.\n"
+    )
+    verdict = judged(tmp_path, steps(1, 9) + block).verdict
+    assert [who.rank for who in verdict.culprits] == ([rank] if rank else [])
+    assert [who.rank for who in verdict.parties] == ([] if rank else [rank])
+    by_raylet = "(raylet) A worker died. Worker IP address: 10.0.0.2 Worker PID: 4243\n"
+    verdict = judged(tmp_path, steps(1, 9) + by_raylet + block).verdict
+    assert [who.pid for who in verdict.culprits] == [4243]

@@ -125,3 +125,37 @@ def test_only_a_process_that_holds_enough_filled_the_node(tmp_path: Path, row: s
         assert "killed process 5120, its newest" in verdict.headline
     else:
         assert [who.pid for who in verdict.culprits] == [hog]
+
+
+@pytest.mark.parametrize("sizes", [(101.9, 101.2, 99.8, 98.7), (180.0, 171.5), (130.0, 129.1, 60.0)])
+def test_of_processes_that_hold_about_as_much_none_filled_the_node(
+    sizes: tuple[float, ...], tmp_path: Path
+) -> None:
+    rows = "".join(f"{5300 + n}\t{size}\tray::Trainer.fit\n" for n, size in enumerate(sizes))
+    verdict = judged(tmp_path, TABLE + rows).verdict
+    assert [(who.host, who.pid) for who in verdict.culprits] == [("10.9.0.4", None)]
+    assert "killed process 5120, its newest" in verdict.headline
+
+
+OBJECT = "Failed to put object 00ff in object store because it is full. Object size is 4294967296 bytes."
+STORE_FULL = (
+    "ray.exceptions.ObjectStoreFullError: " + OBJECT,
+    "(Reader pid=55) ray.exceptions.ObjectStoreFullError: " + OBJECT,
+    "ray.exceptions.RayTaskError(ObjectStoreFullError): ray::Reader.load() (pid=55, ip=10.0.0.7)\n"
+    '  File "/job/read.py", line 9, in load\n    return ray.put(table)\n'
+    "ray.exceptions.ObjectStoreFullError: " + OBJECT,
+    "ray.exceptions.OutOfDiskError: Local disk is full",
+)
+
+
+@pytest.mark.parametrize("words", STORE_FULL)
+def test_rays_full_store_is_a_limit_of_the_host(words: str, tmp_path: Path) -> None:
+    trace = (
+        'Traceback (most recent call last):\n  File "/job/run.py", line 3, in <module>\n    ray.get(refs)\n'
+    )
+    verdict = judged(tmp_path, steps(1, 9) + trace + words + "\n").verdict
+    assert (verdict.outcome, verdict.cause) == ("failure", "shm_or_limits")
+    went_on = judged(
+        tmp_path, steps(1, 9) + f"WARNING: ray.put failed: {words}, will try again\n" + steps(10, 30)
+    )
+    assert went_on.verdict.outcome == "clean"

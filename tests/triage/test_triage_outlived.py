@@ -160,3 +160,60 @@ def test_a_process_that_counts_behind_its_error_went_on(
     assert judged(tmp_path, went_on).verdict.outcome == "clean"
     other = of_process(3111, trace_text) + of_process(3112, counts)
     assert judged(tmp_path, other).verdict.outcome == "failure"
+
+
+GRADED = (
+    "NameError: name 'np' is not defined",
+    "MemoryError",
+    "RecursionError: too deep",
+    "TypeError: no len()",
+)
+ACTORS = ("", "(Grader pid=41) ", "(Grader pid=41, ip=10.0.0.7) ")
+
+
+def graded(error: str, actor: str, call: str = "grade", line: int = 88) -> str:
+    """What a program prints of an exception that one of its calls caught."""
+    shown = ("Traceback (most recent call last):", f'  File "/job/grade.py", line {line}, in {call}')
+    shown += ("    exec(code)", '  File "<answer>", line 3, in <module>', error)
+    return "".join(f"{actor}{text}\n" for text in shown)
+
+
+@pytest.mark.parametrize("last", GRADED)
+@pytest.mark.parametrize("actor", ACTORS)
+def test_what_a_call_catches_as_before_ends_no_program(last: str, actor: str, tmp_path: Path) -> None:
+    before = "".join(steps(n, 1) + graded(GRADED[n % 3], actor) for n in range(1, 9)) + steps(9, 1)
+    for cut in (graded(last, actor) + steps(10, 1), graded(last, actor) + graded("", actor)[:-1]):
+        assert judged(tmp_path, before + cut).verdict.outcome == "clean", cut
+    assert (judged(tmp_path, before + graded(last, actor)).verdict.outcome == "clean") == bool(actor)
+    for other in (
+        graded(last, actor, call="<module>"),
+        graded(last, actor, line=140),
+        graded(last, actor, call="train"),
+        graded(last, actor) + elastic([(3, 1)], 3),
+    ):
+        assert judged(tmp_path, before + other).verdict.outcome == "failure", other
+
+
+def test_a_call_that_has_caught_little_may_end_its_program(tmp_path: Path) -> None:
+    for count in (0, 2):
+        before = "".join(steps(n, 1) + graded(GRADED[0], "") for n in range(1, 1 + count)) + steps(9, 1)
+        assert judged(tmp_path, before + graded(GRADED[3], "")).verdict.outcome == "failure"
+
+
+INTERRUPTS = (
+    "Traceback (most recent call last):\n"
+    '  File "/job/grade.py", line 88, in grade\n    exec(code)\nKeyboardInterrupt\n',
+    "KeyboardInterrupt: cancelled\n",
+)
+
+
+@pytest.mark.parametrize("interrupt", INTERRUPTS)
+@pytest.mark.parametrize("actor", ACTORS)
+def test_a_job_that_counts_on_was_not_interrupted(interrupt: str, actor: str, tmp_path: Path) -> None:
+    caught = "".join(f"{actor}{line}\n" for line in interrupt.splitlines())
+    on = judged(tmp_path, steps(1, 9) + caught + steps(10, 5)).verdict
+    assert (on.outcome, "interrupted" in on.headline) == ("clean", False)
+    for text in (steps(1, 9) + caught, steps(1, 9) + caught + steps(10, 1)):
+        assert "interrupted" in judged(tmp_path, text).verdict.headline
+    often = "".join(steps(n, 4) + caught for n in range(1, 20, 4))
+    assert ("interrupted" in judged(tmp_path, often).verdict.headline) == (not actor)

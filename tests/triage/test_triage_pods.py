@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from say import caught, culprits, judged, steps
 
+from nodedoctor.triage.job import examine_job
+
 POD = """Name:             {pod}
 Namespace:        ml
 Containers:
@@ -97,3 +99,30 @@ def test_what_follows_a_pod_that_completed_is_none_of_it(error: str, tmp_path: P
     traceback = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    step()\n'
     examined = judged(tmp_path, done + events + steps(1, 5) + traceback + error)
     assert examined.verdict.cause == "user_code_exception"
+
+
+LOST_BY = {
+    "Ray, by its address": "(raylet) The node with node id: 5e1 and address: 10.4.7.21 and node name:"
+    " 10.4.7.21 has been marked dead because the detector has missed too many heartbeats from it.\n",
+    "Ray, by its name": "(raylet) The node with node id: 5e1 and address: llm-worker-1 and node name:"
+    " llm-worker-1 has been marked dead because the detector has missed too many heartbeats from it.\n",
+    "gloo": "RuntimeError: [/w/gloo/transport/tcp/pair.cc:553] Connection closed by peer"
+    " [10.4.7.21]:29596.\n",
+}
+
+
+@pytest.mark.parametrize("lost", LOST_BY)
+def test_the_memory_of_a_pod_that_runs_again_and_was_lost(lost: str, tmp_path: Path) -> None:
+    pod = described(gpus=8, state="Running", reason="", code="", last=LAST)
+    other = pod.replace("Containers:", "IP:               10.4.7.99\nContainers:").replace(
+        "llm-worker-1", "w-9"
+    )
+    own = pod.replace("Containers:", "IP:               10.4.7.21\nContainers:")
+    (tmp_path / "job.log").write_text(steps(1, 20) + LOST_BY[lost])
+    for text, cause in ((own, "peer_host_oom"), (other, "peer_died")):
+        (tmp_path / "pod.txt").write_text(text)
+        verdict = examine_job([str(tmp_path / "job.log"), str(tmp_path / "pod.txt")]).verdict
+        assert (verdict.outcome, verdict.cause) == ("failure", cause)
+    (tmp_path / "job.log").write_text(steps(1, 20) + "Training completed.\n")
+    (tmp_path / "pod.txt").write_text(own)
+    assert examine_job([str(tmp_path / "job.log"), str(tmp_path / "pod.txt")]).verdict.outcome == "clean"

@@ -329,3 +329,60 @@ def test_what_another_rank_raised_is_no_consequence_of_an_interruption(notice: s
         (tmp_path / f"rank{rank}.log").write_text("world_size=3\n" + steps(1, 30) + end)
     verdict = examine_job([str(tmp_path)]).verdict
     assert (verdict.outcome, [who.rank for who in verdict.culprits]) == ("failure", [2])
+
+
+OF_RAY_JOBS = (
+    "2026-11-07 10:41:25,911\tWARN cli.py:84 -- Job 'raysubmit_Zz81' was stopped",
+    "Job 'nightly-sft-12' was stopped",
+    "Status for job 'nightly-sft-12': STOPPED\nStatus message: Job was intentionally stopped.",
+    "Job has been stopped",
+    "  Job Status:             STOPPED",
+)
+
+
+@pytest.mark.parametrize("words", OF_RAY_JOBS)
+@pytest.mark.parametrize(
+    "signal", ["", "(Trainer pid=71) *** SIGTERM received at time=1790000000 on cpu 3 ***\n"]
+)
+def test_a_ray_job_that_somebody_stops_was_ended_in_order(words: str, signal: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, f"{steps(1, 20)}{signal}{words}\n").verdict
+    assert (verdict.outcome, verdict.cause) == ("clean", "none") and "cancelled" in verdict.headline
+    (tmp_path / "status.txt").write_text(f"{words}\n")
+    (tmp_path / "job.log").write_text(steps(1, 20) + signal)
+    verdict = examine_job([str(tmp_path / "job.log"), str(tmp_path / "status.txt")]).verdict
+    assert (verdict.outcome, verdict.cause) == ("clean", "none")
+
+
+@pytest.mark.parametrize("words", OF_RAY_JOBS)
+def test_a_ray_job_that_is_stopped_because_it_had_failed(words: str, tmp_path: Path) -> None:
+    for error in ("ValueError: no such shard", "torch.OutOfMemoryError: CUDA out of memory."):
+        text = f"{steps(1, 20)}{raised(3, error)}{words}\n"
+        assert judged(tmp_path, text).verdict.outcome == "failure"
+
+
+@pytest.mark.parametrize(
+    "words", ["Job 'a1' was started", "the job was stopped at step 20", "Job status: RUNNING"]
+)
+def test_other_words_about_a_job_stop_none(words: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, f"{steps(1, 20)}{words}\n").verdict
+    assert "in order" not in verdict.headline
+
+
+STOP_SIGNALS = (
+    "[2026-11-07 10:41:26,003 E 42 42] (raylet) node_manager.cc:1088: Raylet received SIGTERM, shutting down",
+    "2026-11-07 10:41:26,003 - ERROR - rank 3: no step was finished behind SIGTERM",
+    "ERROR:launcher:worker 3 ended by signal 15",
+)
+
+
+@pytest.mark.parametrize("words", STOP_SIGNALS)
+@pytest.mark.parametrize("how", STOPPED)
+def test_a_complaint_of_the_signal_follows_from_the_schedulers_stop(
+    how: str, words: str, tmp_path: Path
+) -> None:
+    verdict = judged(tmp_path, f"{steps(1, 20)}{STOPPED[how]}{words}\n").verdict
+    assert (verdict.outcome, verdict.cause) == ("clean", "none")
+    for error in ("Xid storm on node 3, giving up", "could not write the checkpoint"):
+        other = f"{steps(1, 20)}{STOPPED[how]}2026-11-07 10:41:26,003 - ERROR - {error}\n"
+        assert judged(tmp_path, other).verdict.outcome != "clean", error
+    assert judged(tmp_path, f"{steps(1, 20)}{words}\n").verdict.outcome != "clean"

@@ -108,3 +108,31 @@ def test_a_loss_overcomes_nothing(form: str, end: str, tmp_path: Path) -> None:
     losses = "".join(form.format(n=n) + "\n" for n in range(11, 40))
     assert judged(tmp_path, losses + end).verdict.outcome not in ("clean", "recovered")
     assert judged(tmp_path, end + losses).verdict.outcome not in ("clean", "recovered")
+
+
+SUBJECTS = ("trial fit_6ab02_00002", "shard part-00017", "request r9f2c1")
+OUTCOMES = (
+    "{} will be retried from its last checkpoint with all of its settings",
+    "retrying {} in 30 s once a slot of the cluster is free",
+    "{} was put back in the queue of the controller behind all others",
+)
+FAILED = (
+    "Traceback (most recent call last):\n"
+    '  File "/job/pool.py", line 110, in resolve\n    result = ray.get(future)\n'
+    "ray.exceptions.RayTaskError(RuntimeError): ray::Fit.train() (pid=902, ip=10.0.0.7)\n"
+    "RuntimeError: DataLoader worker (pid 913) exited unexpectedly with exit code 1\n"
+)
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_what_failed_by_its_name_and_is_tried_again_decides_nothing(
+    subject: str, outcome: str, tmp_path: Path
+) -> None:
+    announced = f"2026-11-07 10:41:25,002 ERROR controller.py:31 -- Work failed for {subject}\n"
+    again = f"2026-11-07 10:41:25,010 INFO controller.py:74 -- {outcome}\n"
+    verdict = judged(tmp_path, steps(1, 9) + announced + FAILED + again.format(subject)).verdict
+    assert verdict.cause not in ("peer_died", "user_code_exception")
+    for other in ("trial x_9", "shard p-4", "the last of them"):
+        verdict = judged(tmp_path, steps(1, 9) + announced + FAILED + again.format(other)).verdict
+        assert verdict.cause in ("peer_died", "user_code_exception")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from say import as_document, caught, culprits, elastic, judged, raised, status, steps
 
 FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."
@@ -88,3 +89,43 @@ def test_the_exception_of_a_ray_task_is_of_its_process(tmp_path: Path) -> None:
     )
     examined = judged(tmp_path, text)
     assert (examined.verdict.cause, culprits(examined)) == ("user_code_exception", [1])
+
+
+CRASHED = {
+    "its own words": "(Engine pid=70) Fatal Python error: Segmentation fault\n",
+    "who started it": "(Engine pid=70) Child process unexpectedly failed with exitcode=-11. pid=71\n",
+    "killed": "(Engine pid=70) Child process unexpectedly failed with exitcode=-9. pid=71\n",
+}
+LOST = (
+    "httpx.ConnectError: All connection attempts failed",
+    "httpx.ReadError",
+    "aiohttp.client_exceptions.ServerDisconnectedError: Server disconnected",
+    "http.client.RemoteDisconnected: Remote end closed connection without response",
+    "RuntimeError: could not generate: [Errno 111] Connection refused",
+)
+CLIENT = (
+    "Traceback (most recent call last):\n"
+    '  File "/job/rollout.py", line 40, in generate\n    answer = client.post(url)\n{}\n'
+)
+
+
+@pytest.mark.parametrize("crash", CRASHED)
+@pytest.mark.parametrize("error", LOST)
+def test_a_connection_lost_behind_a_crash_follows_from_it(crash: str, error: str, tmp_path: Path) -> None:
+    behind = judged(tmp_path, steps(1, 9) + CRASHED[crash] + CLIENT.format(error)).verdict
+    assert behind.cause == "peer_died" and "SIG" in behind.headline
+    assert judged(tmp_path, steps(1, 9) + CLIENT.format(error)).verdict.cause != "peer_died"
+    before = judged(tmp_path, steps(1, 9) + CLIENT.format(error) + CRASHED[crash]).verdict
+    assert before.cause == "user_code_exception"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "ValueError: no such shard",
+        "RuntimeError: HTTPSConnectionPool(host='hub.example', port=443): connection refused",
+    ],
+)
+def test_another_error_behind_a_crash_stays_a_programs_own(error: str, tmp_path: Path) -> None:
+    text = steps(1, 9) + CRASHED["who started it"] + CLIENT.format(error)
+    assert judged(tmp_path, text).verdict.cause == "user_code_exception"

@@ -38,6 +38,8 @@ _SUPERVISOR = re.compile(
     r"(?:srun|slurmstepd(?:-[\w.-]+)?|slurmd|raylet|kubelet|kernel|salloc|sbatch|mpirun|prterun): "
 )
 """Programs that report about many processes, and are none of a rank."""
+_ACTOR = re.compile(r":actor_name:([A-Za-z]\w{0,99}?)(?:_\d{1,5}:\d{1,3})?(?:\(|$)")
+"""Of Ray's workers (python/ray/_raylet.pyx), without the place that verl puts behind the names of its own."""
 _FRAME = re.compile(r"\s*File \"")
 """In a traceback: a launcher's code is also below the program that it started."""
 
@@ -102,11 +104,15 @@ class SourceStats:
     last: float | None = None
     lines: int = 0
     timed: int = 0
+    actor: str = ""
+    """The class of the actor whose output it is: Ray puts it at the head of a worker's files."""
 
     def observe(self, line: Line) -> None:
         """Count the identity and the time of a line."""
         who = line.who
         self.lines += 1
+        if line.text.startswith(":actor_name:") and (actor := _ACTOR.match(line.text)) is not None:
+            self.actor = actor[1]
         if line.time is not None:
             self.timed += 1
             self.first = line.time if self.first is None else self.first

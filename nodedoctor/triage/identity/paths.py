@@ -41,7 +41,10 @@ def own_name(path: str) -> str:
 def identities_from_paths(sources: Sources, world: int | None) -> dict[str, Identity]:
     """The identity of each file, by a named number or by the one that differs."""
     several = len({os.path.dirname(source) for source in sources}) > 1
-    owners = {source: _identity_from_path(source, own_folder=several) for source in sources}
+    owners = {
+        source: _with_class(_identity_from_path(source, own_folder=several), stats.actor)
+        for source, stats in sources.items()
+    }
     for numbers in numbered_names(list(sources)):
         contradicted = any(sources[source].ranks - {number} for source, number in numbers.items())
         agreed = any(sources[source].ranks == {number} for source, number in numbers.items())
@@ -73,6 +76,11 @@ def _identity_from_path(path: str, *, own_folder: bool) -> Identity:
         local_rank=int(local[1] or local[2]) if local else None,
         pid=int(pid[1]) if pid else None,
     )
+
+
+def _with_class(who: Identity, actor: str) -> Identity:
+    """The identity with the class of its actor, where the file's name has the process of one."""
+    return replace(who, world=actor) if actor and who.pid is not None else who
 
 
 def has_one_file_tree(paths: Iterable[str]) -> bool:

@@ -86,14 +86,14 @@ def remaining_ranks(
     for event in events:
         who = event.who
         if who.pid is not None and who.world != DEFAULT_WORLD:
-            rank = ranks[who.world].get(who.pid)
-            ranks[who.world][who.pid] = processes.rank_of(who) if rank is None else rank
+            earlier = ranks[who.world].get(who.pid)
+            ranks[who.world][who.pid] = processes.rank_of(who) if earlier is None else earlier
     remaining = {}
     for world, members in ranks.items():
         unknown = [pid for pid, rank in members.items() if rank is None]
-        members_ranks = {rank for rank in members.values() if rank is not None}
-        gaps = set(range(size or max(members_ranks, default=0) + 1)) - members_ranks
-        if len(unknown) == len(gaps) == 1 and len(members_ranks) == len(members) - 1 > 1:
+        present = {rank for rank in members.values() if rank is not None}
+        gaps = set(range(size or max(present, default=0) + 1)) - present
+        if len(unknown) == len(gaps) == 1 and len(present) == len(members) - 1 > 1:
             remaining[world, unknown[0]] = gaps.pop()
     return remaining
 

@@ -93,12 +93,13 @@ _ALL = re.compile(
 SUPERVISED = re.compile(
     r"(?:^| -- )Job 'raysubmit_\w+' succeeded$|\bJob \S+ (?:is )?successfully completed\b"
     r"|\b(?:PyTorch|TF|MPI|XGBoost|Paddle|JAX)Job \S+ (?:is )?successfully completed\b"
+    r"|\[State Transition\] [A-Z_]+ -> FINISHED\b"  # ray/train/v2/_internal/execution/controller
     r"|\bjobset completed successfully\b|\bMarking task as SUCCESS\b|\bTask exited with return code 0$"
     r"|\b[Jj]ob (?:\S+ ){0,8}\(?status: SUCCEEDED\b|\bReporting training SUCCESS$"
     r"|^(?:LAUNCH INFO .{1,40} )?Pod completed$"
 )
-"""The same of those that watch over a whole job and may start its parts again (Ray, Kubeflow, Airflow,
-SageMaker, Paddle, SkyPilot)."""
+"""The same of those that watch over a whole job and may start its parts again (Ray and its Train, Kubeflow,
+Airflow, SageMaker, Paddle, SkyPilot)."""
 _NOT_YET = r"(?!.{0,20}(?:[EeÉé]po[cq]|etapa|step|轮|エポック|에폭|эпох))"
 _OTHER_LANGUAGES = tuple(
     re.compile(f"(?:{words}){_NOT_YET}")

@@ -88,12 +88,17 @@ CancelledByUser  why=preempted
 # Kubernetes (the job controller, the kubelet)
 CancelledByUser  why=time limit
     was active (?:on the node )?longer than (?:the )?specified deadline|reason: DeadlineExceeded
+# `ray job` (dashboard/modules/job/cli.py and job_manager.py), KubeRay's RayJob
+CancelledByUser  why=cancelled
+    (?:^| -- )Job '[\w.-]{1,99}' was stopped$|\bStatus for job '[\w.-]{1,99}': STOPPED\b
+    |(?:^|: )Job (?:was intentionally|has been) stopped\.?$|\b[Jj]ob ?[Ss]tatus: +STOPPED\b
 # torchelastic; nohup says so at the start of what somebody runs with it, in his language
 RESTART_ATTEMPT
     will restart worker group|Restarting worker group|^nohup: (?:ignoring input|忽略输入)
 # Kubeflow's operators, Metaflow, Airflow, Ray Train
 RESTART_ATTEMPT
     Job \S+ is restarting because\b|\[FailurePolicy\] (?:Decision: )?(?:FailureDecision\.)?RETRY\b
+    |\[State Transition\] [A-Z_]+ -> (?:RESTARTING|RESCHEDULING)\b
     |^Task is starting \(retry\)\.$|\bStarting attempt (?:[2-9]|\d\d) of \d
 # Determined AI's master (internal/trial.go), which counts the restarts before: not of the last one
 RESTART_ATTEMPT

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LARGEST_WORLD, Event, Identity, Line
 from nodedoctor.triage.patterns.host_limits import HostOom
@@ -37,6 +38,17 @@ _RANK = re.compile(r"\s*RANK:\s+(?P<rank>\d{1,7})$")
 """Kubeflow's operators set it for each pod: the rank of a process only where a pod has one GPU."""
 
 
+_ADDRESS = re.compile(r"\s*IP:\s+(?P<address>[\da-fA-F.:]{3,45})$")
+
+
+@record
+class PodAddress:
+    """The address of a pod, by which others know its processes."""
+
+    pod: str
+    address: str
+
+
 @dataclass(slots=True)
 class _Pod:
     """A pod, as far as its description was read; `name` is '' where none is described."""
@@ -55,7 +67,7 @@ class PodDescriptions:
         self._pod = _Pod()
 
     def read(self, line: Line) -> Iterator[Event[Any]]:
-        """The rank of a pod with one GPU, at the line of its environment."""
+        """The address of a pod, and its rank at the line of its environment, where it has one GPU."""
         text, pod = line.text, self._pod
         if (row := _ROW.match(text)) is not None:
             yield Event.at(line, Mark.POD_LISTED, who=Identity(host=row["pod"]))
@@ -70,6 +82,8 @@ class PodDescriptions:
         elif _COMPLETED.match(text) and not pod.is_last_state and not pod.is_completed:
             pod.is_completed = True
             yield Event.at(line, Mark.JOB_FINISHED, who=Identity(host=pod.name))
+        elif (address := _ADDRESS.match(text)) is not None:
+            yield Event.at(line, PodAddress(pod.name, address["address"]))
         elif (gpus := _GPUS.match(text)) is not None:
             pod.has_one_gpu, pod.is_last_state = gpus["count"] == "1", False
         elif pod.has_one_gpu and (match := _RANK.match(text)) is not None:

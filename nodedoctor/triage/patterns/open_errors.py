@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.model import Event, Line
+from nodedoctor.triage.model import SERIOUS, Event, Line
 from nodedoctor.triage.patterns.assertion import is_warning, names_error
 from nodedoctor.triage.patterns.handling import ENDS, tells_outcome, tells_what_is_next
 from nodedoctor.triage.patterns.ray import ActorDied
@@ -23,6 +23,7 @@ BRIEF = 3
 _OUTCOME = re.compile(r"\W{0,3}-> [a-z]+ [a-z]")
 """An arrow and words: right behind an error a program says so what came of it."""
 _WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}|OOM\b")
+_NAME = re.compile(r"[\w-]{4,}")
 _OUT_OF_MEMORY = re.compile(r"(?i)out[ -]?of[ -]?memory(?:error)?")
 _SMALL = frozenset((
     "error", "errors", "warning", "exception", "runtime", "failed", "failure", "main", "train", "file",
@@ -43,6 +44,8 @@ class OpenErrors:
         self._key = ""
         self._of_raylet = False
         self._lines_left = 0
+        self._announced: tuple[str, str] = "", ""
+        """Whose line said last that something failed, and its text: it may name what, as none behind does."""
 
     def hold(self, line: Line, events: list[Event[Any]]) -> None:
         """Hold the events of a line that ends a traceback, or tells of a task's end that Ray may repeat."""
@@ -52,6 +55,8 @@ class OpenErrors:
     def read(self, line: Line) -> Iterator[Event[Any]]:
         """The held events, when this line decides about them."""
         if not self._events:
+            if line.level in SERIOUS:
+                self._announced = line.key, line.text
             return
         if line.key == self._key and line.time is not None and AT_EXIT in line.text:
             self._events = [
@@ -79,6 +84,9 @@ class OpenErrors:
             return False
         topic = _topic_words(text)
         if len(topic) <= BRIEF and not names_error(text) and not any(map(_is_of_interpreter, self._events)):
+            return True
+        key, announced = self._announced
+        if key == self._key and not _numbered_names(text).isdisjoint(_numbered_names(announced)):
             return True
         return any(topic & _topic_words(_describe_exception(event)) for event in self._events)
 
@@ -119,6 +127,12 @@ def _describe_exception(event: Event[Any]) -> str:
     frames = event.what.frames[-3:]
     places = (f"{frame.name.partition('.')[0]} {frame.function} {frame.source}" for frame in frames)
     return " ".join((event.what.type, event.what.message, *places))
+
+
+def _numbered_names(text: str) -> set[str]:
+    """The names in a text that have letters and numbers, as those of trials, tasks and requests."""
+    names = _NAME.findall(text)
+    return {name for name in names if re.search(r"\d", name) and re.search("[A-Za-z]", name)}
 
 
 def _topic_words(text: str) -> set[str]:

@@ -170,7 +170,12 @@ _WORK = (
      r"safetensors)|Save(?:d|ing)? checkpoint|Start(?:ing|ed)? (?:to )?(?:save|checkpoint)"
      r"|checkpoint.*(?:in progress|begin)"
      r"|[Cc]onsolidat(?:ing|ed)\b|gathering (?:the )?full state"
-     r"|[Ss]aving (?:the )?full\b"),
+     r"|[Ss]aving (?:the )?full\b"
+     r"|\b[Ss]aving .{0,60}\b(?:shards?|state_dict|hf_model|optimizer)\b"
+     r"|\b(?:[Ww]riting|[Ee]xporting|[Dd]umping) .{0,60}\b(?:model|weights?|ckpt|checkpoint|state_dict"
+     r"|optimizer)\b"
+     r"|\b(?:[Ss]aving|[Ww]riting|[Ee]xporting|[Dd]umping) .{0,120}/(?:ckpts?|checkpoints?|global_step_\d+"
+     r"|iter_\d+)\b"),
     ("preparing the data", r"[Tt]okeniz(?:ing|er on|e) |Running tokenizer|^Map(?:ping)?\b.*(?:%|num_proc)"
      r"|[Pp]reprocess(?:ing)? (?:the )?(?:data|dataset)|Grouping texts|[Gg]enerating (?:train"
      r"|validation|test) split"
@@ -402,6 +407,10 @@ RANK_OF_PID
 # ray/train, of its worker group
 RANK_OF_PID
     \bip=(?P<host>[\w.:-]{1,64}), pid=(?P<pid>\d+)\) world_rank=(?P<rank>\d+), local_rank=(?P<local>\d+)\b
+# verl's names of actors, in a list of Ray's (`ray list actors`): of those on the first node it is their rank
+RANK_OF_PID
+    \b\w{0,40}Worker\w{0,40}_0:(?P<rank>\d{1,3})(?:\s{1,40}[0-9a-f]{4,64})?\s{1,40}(?:pid[=:]\s?)?
+    (?P<pid>\d{2,7})\b
 """,
     AgentRanks, SettingMentioned, _agent_ranks, _group_joined,
     _world_size, _setting_mentioned, _pids_of_ranks,

@@ -71,6 +71,11 @@ ActorDied  of_task
 ray-versions  personal
   this process has another Ray or Python than the cluster was started with
     Version mismatch: The cluster was started with:
+[shm_or_limits]
+# python/ray/exceptions.py: plasma, the store, lies in /dev/shm
+object-store-full  personal
+  Ray's object store is full, which lies in the host's shared memory
+    \bObjectStoreFullError\b
 [user_code_exception]
 # its autoscaler (autoscaler/_private/event_summarizer.py): no kind of node is large enough
 no-capacity  quoted

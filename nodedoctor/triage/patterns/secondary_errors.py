@@ -101,8 +101,22 @@ def is_about_connection(raised: ExceptionRaised) -> bool:
     return _OF_CONNECTIONS.search(raised.type) is not None
 
 
-_OF_CONNECTIONS = re.compile(r"(?:Connect(?:ion)?(?:Reset|Refused|Aborted)?|URL)Error$")
+_OF_CONNECTIONS = re.compile(
+    r"(?:Connect(?:ion|or)?(?:Reset|Refused|Aborted)?|URL|(?:Remote)?Protocol|Read|MaxRetry)Error$"
+    r"|(?:Server|Remote)Disconnected(?:Error)?$|ClientOSError$"
+)
 """Names of Python, requests, httpx, aiohttp and urllib."""
+_LOST_WORDS = re.compile(
+    r"\b[Aa]ll connection attempts failed\b|\b[Cc]onnection (?:refused|reset|closed|aborted|error)\b"
+    r"|\bServer disconnected\b|\bRemote end closed connection\b|\b[Cc]annot connect to host\b"
+)
+"""The same in their messages, with which programs raise exceptions of their own."""
+
+
+def is_lost_connection(raised: ExceptionRaised) -> bool:
+    """True for an exception about a connection, unless it is one to a service outside of the job."""
+    outside = _OWN.search(raised.message) or any(_SERVICES.search(frame.file) for frame in raised.frames)
+    return not outside and (is_about_connection(raised) or _LOST_WORDS.search(raised.message) is not None)
 
 
 def is_forwarded(text: str) -> bool:

@@ -22,6 +22,7 @@ from nodedoctor.triage.patterns.watchdog import CollectiveStatus, TimedOut
 from nodedoctor.triage.timeline.belonging import drop_foreign
 from nodedoctor.triage.timeline.counters import waits_by_counters
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, Timeline, is_trouble
+from nodedoctor.triage.timeline.recovery.counted_on import drop_outlived_interrupts
 from nodedoctor.triage.timeline.recovery.job_context import describe_job
 from nodedoctor.triage.timeline.recovery.set_aside import decide_in_job, decide_in_log
 from nodedoctor.triage.timeline.rotations import newer_files
@@ -41,7 +42,9 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
     over = _files_of_earlier_runs(sources)
     for source in sources:
         own_last_lines = [event for event in source if event.kind is LastLines]
-        *earlier, latest = separate_runs([event for event in source if event.kind is not LastLines])
+        *earlier, latest = separate_runs(
+            drop_outlived_interrupts([event for event in source if event.kind is not LastLines])
+        )
         if attempts := later.get(source[0].place.source):
             earlier, latest = [*earlier, latest, *[LoggedRun(())] * (attempts - 1)], LoggedRun(())
         elif source[0].place.source in over:

@@ -25,6 +25,8 @@ SURVIVED = 3
 _WORK = (TrainingStep, LongWork)
 _UP = "Application startup complete"
 """What uvicorn prints once it serves; FastAPI, vLLM and SGLang run on it."""
+_TRANSITION = "[State Transition]"
+"""With what the controller of Ray Train says which state it comes to, behind what it decided on a failure."""
 Failure = tuple[str, str]
 """Who failed, and of what."""
 NONE: Failure = ("", "")
@@ -60,7 +62,9 @@ def separate_runs(events: list[Event[Any]]) -> list[LoggedRun]:
         starts = what in (Mark.LAUNCHER_STARTED, Mark.RETRY_STARTED)
         new_run = index in other_runs or (starts and state.is_over)
         server_up = single and not state.fatal and _is_server_up(event)
-        if new_run or (state.trouble and (what is Mark.RESTART_ATTEMPT or index in restarts or server_up)):
+        if len(cuts) > 1 and not state.moved and _enters_decided_state(event, events[cuts[-1]]):
+            cuts[-1], state = index, _RunState()
+        elif new_run or (state.trouble and (what is Mark.RESTART_ATTEMPT or index in restarts or server_up)):
             cuts.append(index)
             announced = what is Mark.RESTART_ATTEMPT
             same = announced and bool(agents) and event.who not in agents and not state.moved
@@ -121,6 +125,12 @@ def _is_of_several(event: Event[Any]) -> bool:
     what, who = event.what, event.who
     has_identity = who.rank is not None or who.pid is not None
     return has_identity or kind_of(what) in FATAL or (isinstance(what, WorldSize) and what.ranks > 1)
+
+
+def _enters_decided_state(event: Event[Any], decided: Event[Any]) -> bool:
+    """True where Ray Train's controller begins the restart that it had decided on for an error."""
+    is_restart = event.what is Mark.RESTART_ATTEMPT is decided.what and event.who == decided.who
+    return is_restart and _TRANSITION in event.text and _TRANSITION not in decided.text
 
 
 def _ends_program(event: Event[Any]) -> bool:

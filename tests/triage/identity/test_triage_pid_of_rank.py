@@ -111,3 +111,19 @@ def test_a_line_of_a_rank_with_its_process_joins_the_kernels_report(
 def test_who_speaks_of_another_process_is_not_that_process(form: str, tmp_path: Path) -> None:
     said = "".join(form.format(r=rank, pid=7100 + rank) + "\n" for rank in range(8))
     assert culprits(judged(tmp_path, said + steps(1, 9) + XID.format(pid=7105))) != [5]
+
+
+LISTED = (
+    "kT2aWorkerDict_0:{r} pid={p}",
+    "  0a6f0{r}  WorkerDict  DEAD  02000000  kT2aWorkerDict_0:{r}  77aafe01  {p}  ml",
+    "q9RefWorker_0:{r}   pid: {p}",
+)
+
+
+@pytest.mark.parametrize("row", LISTED)
+@pytest.mark.parametrize("rank", [0, 5])
+def test_verls_name_of_an_actor_is_a_rank_on_the_first_node(row: str, rank: int, tmp_path: Path) -> None:
+    rows = "".join(row.format(r=at, p=2050 + at) + "\n" for at in range(8))
+    assert culprits(judged(tmp_path, rows + steps(1, 9) + FAILED.format(pid=2050 + rank))) == [rank]
+    second = rows.replace("_0:", "_1:")
+    assert culprits(judged(tmp_path, second + steps(1, 9) + FAILED.format(pid=2050 + rank))) == [None]

@@ -8,6 +8,7 @@ import pytest
 from say import caught, culprits, elastic, judged, raised, steps
 
 from nodedoctor.triage.describe import blameable_identities
+from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Identity
 
 HOST, PID = "10.1.1.1", 4411
@@ -82,3 +83,34 @@ def test_two_groups_of_one_class_have_no_missing_rank(tmp_path: Path) -> None:
     waits = "".join(actor(5000 + rank, caught(rank).strip()) for rank in (0, 1, 3))
     more = "".join(actor(6000 + rank, caught(rank).strip()) for rank in (0, 1, 2, 3))
     assert culprits(judged(tmp_path, raised_by(5012) + waits + more)) == [None]
+
+
+def session(folder: Path, actors: dict[int, str], guilty: int, silent: int = 0) -> None:
+    """The files of Ray's workers: each has its class at its head, and a rank in its lines, but one."""
+    for at, (pid, name) in enumerate(actors.items()):
+        head = f":job_id:0100000{at % 2}\n:actor_name:{name}\n"
+        own = "" if at in (guilty, silent) else caught(at)
+        full = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+        error = (
+            'Traceback (most recent call last):\n  File "/job/actor.py", line 9, in f\n    step()\n' + full
+        )
+        text = head + own + (f"{error}\n" if at == guilty else "")
+        (folder / f"worker-{pid:08x}ab-01000000-{pid}.err").write_text(text)
+        (folder / f"worker-{pid:08x}cd-01000000-{pid}.out").write_text(head)
+
+
+@pytest.mark.parametrize("name", ["Trainer", "WorkerDict", "PolicyWorker"])
+@pytest.mark.parametrize("guilty", [0, 3, 6])
+def test_the_worker_whose_files_name_no_rank_has_the_missing_one(
+    guilty: int, name: str, tmp_path: Path
+) -> None:
+    session(tmp_path, {4100 + at: name for at in range(8)}, guilty, guilty)
+    examined = examine_job([str(tmp_path)])
+    assert (examined.verdict.cause, culprits(examined)) == ("peer_cuda_oom", [guilty])
+
+
+def test_of_two_without_a_rank_or_of_other_classes_none_is_known(tmp_path: Path) -> None:
+    session(tmp_path, {4100 + at: "Trainer" for at in range(8)}, 3, 5)
+    assert culprits(examine_job([str(tmp_path)])) == [None]
+    session(tmp_path, {4100 + at: "Trainer" if at != 3 else "Reader" for at in range(8)}, 3, 3)
+    assert culprits(examine_job([str(tmp_path)])) == [None]

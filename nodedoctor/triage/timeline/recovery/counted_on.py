@@ -9,13 +9,15 @@ from typing import Any
 
 from nodedoctor.patterns import mask_digits
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Event
+from nodedoctor.triage.model import DEFAULT_WORLD, Event
 from nodedoctor.triage.patterns.cuda import DEVICE_ERRORS
 from nodedoctor.triage.patterns.host_limits import HostOom
+from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import XidReported
 from nodedoctor.triage.patterns.progress import TrainingStep
-from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.patterns.stacks import is_library
+from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.timeline.model import FATAL, QUIET, is_trouble
 from nodedoctor.triage.timeline.recovery.requests import is_of_request
 from nodedoctor.triage.timeline.recovery.survived import is_death, is_done, last_index
@@ -73,6 +75,52 @@ def _raised_kinds(event: Event[Any]) -> set[str]:
     return _error_kinds(event) if isinstance(event.what, ExceptionRaised) else set()
 
 
+def drop_caught_as_before(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without exceptions that a call caught which had caught others before, behind which the job counted on.
+
+    A traceback begins at the call that catches it: one that ends a program begins at the program's own first.
+    What is said of the same exception in the same line goes with it. Where any process ended, it may have
+    ended with the last one, and so may a program whose last words it is; an actor is one of several.
+    """
+    if any(map(is_death, events)):
+        return events
+    last_rise = last_index(events, lambda e: isinstance(e.what, TrainingStep) and e.what.rises > 0)
+    counts = Counter(_catching_call(event) for event in events[:last_rise])
+    habits = {call for call, count in counts.items() if call and count >= SURVIVED}
+    actors = {event.who.world for event in events if _catching_call(event) in habits} - {DEFAULT_WORLD}
+    places = {
+        event.place
+        for event in events
+        if _catching_call(event) in habits or (event.who.world in actors and _lacks_calls(event))
+    }
+    last = next((event for event in reversed(events) if event.kind not in QUIET), None)
+    if last is not None and isinstance(last.what, ExceptionRaised) and last.who.world == DEFAULT_WORLD:
+        steps = (event for event in events if isinstance(event.what, TrainingStep))
+        if all(event.place.offset < last.place.offset for event in steps):
+            places.discard(last.place)
+    return [event for event in events if event.place not in places or event.kind in QUIET]
+
+
+def _lacks_calls(event: Event[Any]) -> bool:
+    """True for a traceback that is cut off in front of its first call, or whose calls Ray folded away."""
+    what = event.what
+    folded = isinstance(what, ExceptionRaised) and bool(event.repeated)
+    return (folded or isinstance(what, CutShort)) and not what.frames
+
+
+def _catching_call(event: Event[Any]) -> tuple[str, int, str] | None:
+    """The program's own call at which a traceback begins; None for the first one of a program or thread.
+
+    What a logger prints is judged by itself (`drop_repeated_errors`).
+    """
+    what = event.what
+    logged = isinstance(what, ExceptionRaised) and what.logged
+    frames = what.frames if isinstance(what, (ExceptionRaised, CutShort)) and not logged else ()
+    if not frames or frames[0].function == "<module>" or is_library(frames[0]):
+        return None
+    return frames[0].file, frames[0].line, frames[0].function
+
+
 def drop_deaths_before_many_steps(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without ends of processes behind which the job counted far, or to a reported success.
 
@@ -89,6 +137,44 @@ def drop_deaths_before_many_steps(events: list[Event[Any]]) -> list[Event[Any]]:
             is_last_end = True
         remaining.append(event)
     return remaining[::-1]
+
+
+def drop_outlived_interrupts(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without Ctrl-C behind which the job counted on: it ended a monitor, or a program raised and caught it.
+
+    Actors of a class that outlived several outlive one more.
+    """
+    interrupts = [event for event in events if isinstance(event.what, CancelledByUser) and event.what.by_hand]
+    outlived = _find_outlived(events, set(map(id, interrupts)))
+    counts = Counter(event.who.world for event in interrupts if id(event) in outlived)
+    habits = {world for world, count in counts.items() if count >= SURVIVED} - {DEFAULT_WORLD}
+    outlived |= {id(event) for event in interrupts if event.who.world in habits}
+    return [event for event in events if id(event) not in outlived]
+
+
+def _find_outlived(events: list[Event[Any]], ids: set[int]) -> set[int]:
+    """Those of some events behind which a counter rose that had begun before, in the same run."""
+    starts: dict[tuple[str, int], int] = {}
+    for index, event in enumerate(events if ids else ()):
+        if isinstance(event.what, TrainingStep):
+            starts.setdefault((event.what.series, event.what.part), index)
+    rises: Counter[tuple[str, int]] = Counter()
+    first, outlived = len(events), set()
+    for index in range(len(events) - 1 if ids else -1, -1, -1):
+        event, what = events[index], events[index].what
+        if isinstance(what, TrainingStep):
+            rises[what.series, what.part] += what.rises
+            if rises[what.series, what.part] >= SURVIVED:
+                first = min(first, starts[what.series, what.part])
+        elif event.kind in _BEGINNINGS:
+            rises.clear()
+            first = len(events)
+        elif id(event) in ids and first < index:
+            outlived.add(id(event))
+    return outlived
+
+
+_BEGINNINGS = (Mark.LAUNCHER_STARTED, Mark.RESTART_ATTEMPT, Mark.SET_UP)
 
 
 def drop_repeated_errors(events: list[Event[Any]]) -> list[Event[Any]]:

@@ -15,10 +15,12 @@ from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.exits import ProcessExit
-from nodedoctor.triage.patterns.kubernetes import is_state_of_pod
+from nodedoctor.triage.patterns.kubernetes import PodAddress, is_state_of_pod
 from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.machine import NodeLost
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import TrainingStep
+from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.trace import ExceptionRaised
@@ -86,8 +88,16 @@ def describe_job(
         read_own_story(events),
         places_of_passed_stacks(events),
         letters_beside_logs(events),
-        frozenset(short_host(event.what.peer) for event in events if isinstance(event.what, PeerGone)),
+        _find_lost_peers(events),
     )
+
+
+def _find_lost_peers(events: Sequence[Event[Any]]) -> frozenset[str]:
+    """The names of hosts and pods that others lost, also where they know only their addresses."""
+    names: list[str | None] = [event.what.peer for event in events if isinstance(event.what, PeerGone)]
+    names += [event.who.host for event in events if isinstance(event.what, (NodeLost, ActorDied))]
+    pods = {event.what.address: event.what.pod for event in events if isinstance(event.what, PodAddress)}
+    return frozenset(short_host(pods.get(name, name)) for name in names if name)
 
 
 def is_of_letter(event: Event[Any], job: JobContext) -> bool:

@@ -65,6 +65,12 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
         (TrainingStep,),
     ),
     SideRule(
+        "handled",
+        "the program catches such exceptions in this call, and counts on",
+        counted_on.drop_caught_as_before,
+        (ExceptionRaised,),
+    ),
+    SideRule(
         "survived",
         "all tests passed behind it",
         survived.drop_before_passed_tests,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -295,7 +296,7 @@ def _is_passing(what: object) -> bool:
 
 
 def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without exit codes of stopped jobs, and of tasks stopped for an outside reason.
+    """Without exit codes of stopped jobs, and of tasks stopped for an outside reason, who may say so.
 
     Slurm sends SIGTERM, and SIGKILL after KillWait: how a task then ends says nothing of it.
     """
@@ -307,4 +308,13 @@ def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
     )
     if stop is None or any(map(is_trouble, events[:stop])):
         return events
-    return [*events[:stop], *(event for event in events[stop:] if not isinstance(event.what, ProcessExit))]
+    return [*events[:stop], *(event for event in events[stop:] if not _is_of_stop(event))]
+
+
+def _is_of_stop(event: Event[Any]) -> bool:
+    """True for the end of a process, and for a complaint of the signal with which it was stopped."""
+    complains = event.what is Mark.UNREAD_TROUBLE or isinstance(event.what, UnclassifiedError)
+    return isinstance(event.what, ProcessExit) or (complains and _STOP_SIGNAL.search(event.text) is not None)
+
+
+_STOP_SIGNAL = re.compile(r"\bSIGTERM\b|\bsignal 15\b")

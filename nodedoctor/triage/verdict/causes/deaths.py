@@ -95,7 +95,8 @@ def ray_deaths(timeline: Timeline) -> Iterator[Candidate]:
 
     A worker that gave up waiting ends itself, and Ray then finds it dead: what Ray says of it, or says only
     after the first timeout, follows from the timeout and is no cause. Where these logs do not go back to the
-    timeout, the dead worker may be such a one: so the confidence is low.
+    timeout, the dead worker may be such a one: so the confidence is low. A driver is shown the first one that
+    failed of those that it asked: rank 0, where all of them did.
     """
     died = [event for event in timeline.of_kind(ActorDied) if not follows_timeout(timeline, event)]
     if not died:
@@ -108,7 +109,11 @@ def ray_deaths(timeline: Timeline) -> Iterator[Candidate]:
     culprits = blameable_identities(*(_add_pid(event, processes) for event in processes))
     worker = f"Ray's worker {describe_identities(culprits)}".rstrip()
     headline, evidence = f"{worker} exited, and Ray does not know why", tuple([*died, *processes][:4])
-    yield Candidate("peer_died", "death", "low", headline, evidence, culprits[:1])
+    first = culprits[:1]
+    if first and first[0].rank == 0 and all(event.what is Mark.ACTOR_PID for event in processes):
+        yield Candidate("peer_died", "death", "low", headline, evidence, parties=first)
+    else:
+        yield Candidate("peer_died", "death", "low", headline, evidence, first)
 
 
 def _add_pid(event: Event[Any], processes: Sequence[Event[Any]]) -> Identity:

@@ -69,6 +69,8 @@ _ONLY_WITH = {"fabric-of-host": {"fabric-in-progress", "fabric-not-ready"}}
 """Details of a fault that another line must report: servers without NVSwitches print them, too."""
 _HOG = 0.1
 """Share of the memory in use that a process must hold to be the one that filled it. Ours."""
+_NEAR = 0.9
+"""Share of what the largest process holds, from which another one is about as large. Ours."""
 _HELPER_ENDS = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
 """Symptoms of a helper that ended: a line with the signal that ended it says more."""
 
@@ -186,10 +188,14 @@ def _sole_missing(timeline: Timeline) -> int | None:
 
 
 def _largest_process(timeline: Timeline, ooms: list[Event[HostOom]]) -> Event[MemoryUser] | None:
-    """The largest process of Ray's table, if it explains how full the node was."""
-    largest = max(timeline.of_kind(MemoryUser), key=lambda event: event.what.gigabytes, default=None)
+    """The largest process of Ray's table, if it explains how full the node was and none is about as large."""
+    users = sorted(timeline.of_kind(MemoryUser), key=lambda event: -event.what.gigabytes)
     used = max(event.what.gigabytes for event in ooms)
-    return largest if largest is not None and largest.what.gigabytes >= _HOG * used else None
+    if not users or users[0].what.gigabytes < _HOG * used:
+        return None
+    largest, least = users[0], _NEAR * users[0].what.gigabytes
+    rivals = (event for event in users if event.who != largest.who and event.what.gigabytes >= least)
+    return None if any(rivals) else largest
 
 
 def _memory_culprits(

@@ -10,14 +10,16 @@ one. The points are our own; tests pair every cause with all that it makes happe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.describe import describe_identities, identities_of
-from nodedoctor.triage.model import Candidate, Ground
+from nodedoctor.triage.model import Candidate, Event, Ground
 from nodedoctor.triage.patterns.exits import KILLS, ProcessExit
 from nodedoctor.triage.patterns.host_limits import HostOom
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import KernelTaskHung, NodeLost, XidReported
+from nodedoctor.triage.patterns.secondary_errors import is_lost_connection
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.corruption import nan_beside_peers
@@ -181,6 +183,28 @@ def _killed_first(timeline: Timeline, candidate: Candidate, _: Sequence[Candidat
     return None
 
 
+def _lost_killed_process(
+    timeline: Timeline, candidate: Candidate, _: Sequence[Candidate]
+) -> WeightFactor | None:
+    """Who lost a connection behind the crash of a process of its job spoke to that one, it seems."""
+    raised = [event for event in candidate.evidence if isinstance(event.what, ExceptionRaised)]
+    if candidate.ground != "own error" or not raised or len(raised) < len(candidate.evidence):
+        return None
+    killed = [e for e in timeline.of_kind(ProcessExit) if e.what.signal in KILLS and not e.what.helper]
+    crashes = [death for death in killed if not any(_is_behind(death, event) for event in raised)]
+    if crashes and all(is_lost_connection(event.what) for event in raised):
+        who = describe_identities([crashes[0].who]) or "a process"
+        return WeightFactor(-12, f"it lost a connection, and {who} had been killed by then")
+    return None
+
+
+def _is_behind(event: Event[Any], reference: Event[Any]) -> bool:
+    """True for an event that is known to be later than another one, by its place or its time."""
+    if event.place.source == reference.place.source:
+        return event.place.offset > reference.place.offset
+    return event.time is not None and reference.time is not None and event.time > reference.time
+
+
 def _long_before_exits(timeline: Timeline, candidate: Candidate) -> bool:
     """True for an error long before a launcher saw any process end."""
     first_exit = min(
@@ -270,6 +294,7 @@ _RULES: tuple[Rule, ...] = (
     _lone_nan,
     _order_in_time,
     _killed_first,
+    _lost_killed_process,
     _waited_itself,
     _external_source,
     _is_corroborated,
