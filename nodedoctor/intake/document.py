@@ -121,7 +121,9 @@ def _unjudged_text(report: Report) -> str:
     match = (
         item
         for item in findings
-        if item["status"] == "unknown" and item["evidence"] and not item.get("judged_without")
+        if item["status"] == "unknown"
+        and (item["evidence"] or item["reason"] == "unparsable")
+        and not item.get("judged_without")
     )
     return next((about(item["subject"] or "", item["summary"]) for item in match), "")
 
@@ -149,7 +151,12 @@ def statements(report: Report) -> list[str]:
         finding
         for result in report["results"]
         for finding in result["findings"]
-        if finding["status"] == "pass" or (finding["status"] == "unknown" and finding.get("judged_without"))
+        if finding["status"] == "pass"
+        or (
+            finding["status"] == "unknown"
+            and finding.get("judged_without")
+            and finding["reason"] != "unparsable"
+        )
     ]
     return _merge_summaries(
         dict.fromkeys(about(finding["subject"] or "", finding["summary"]) for finding in match)
