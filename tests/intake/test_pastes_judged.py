@@ -875,3 +875,19 @@ def test_a_line_of_an_output_that_is_of_nothing_is_no_all_clear(tmp_path: Path, 
     line = headline_of(tmp_path, text)
     assert line.startswith("not every line was read: nvidia-smi-q: nothing shows what ")
     assert "no problem found" not in line and " all " not in line
+
+
+@pytest.mark.parametrize("shown", [10, 11, 12])
+@pytest.mark.parametrize("down", [(3,), (8, 9), (0, 5, 7)])
+def test_links_that_a_cut_took_away_are_not_lost(tmp_path: Path, shown: int, down: tuple[int, ...]):
+    blocks = [
+        f"GPU {gpu}: NVIDIA A100-SXM4-40GB (UUID: GPU-{gpu:08x}-1-2-3-4)\n"
+        + "".join(
+            f"\t Link {n}: {'<inactive>' if gpu and n in down else '25 GB/s'}\n"
+            for n in range(shown if gpu else 12)
+        )
+        for gpu in range(2)
+    ]
+    line = headline_of(tmp_path, f"$ nvidia-smi nvlink -s\n{''.join(blocks)}")
+    noun = "1 NVLink;" if len(down) == 1 else f"{len(down)} NVLinks;"
+    assert f"GPU 1 lost {noun}" in line
