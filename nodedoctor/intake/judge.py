@@ -198,7 +198,8 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
         _add_line_runs(unit, lines.others, reading)
         mine = _take_nccl_lines(unit, lines.mine, pile)
         if mine:
-            pile.logs.append((unit, mine, bool(parts.pieces or parts.asides or lines.others)))
+            mixed = bool(parts.pieces or parts.asides or lines.others or parts.is_joined)
+            pile.logs.append((unit, mine, mixed))
             pile.shows_job |= lines.shows_job
     return size
 

@@ -25,7 +25,14 @@ from nodedoctor.intake.commands import (
 from nodedoctor.intake.file_names import Headings, numbered_form
 from nodedoctor.intake.host_shapes import LSMOD, ULIMIT
 from nodedoctor.intake.shape import JOB_LINE, LOOSE, TIMED_LINE, Shape, is_loose
-from nodedoctor.intake.wrapped_rows import find_frame, find_log_width, join_log_lines, join_rows, join_window
+from nodedoctor.intake.wrapped_rows import (
+    find_frame,
+    find_log_width,
+    join_log_lines,
+    join_rank_lines,
+    join_rows,
+    join_window,
+)
 from nodedoctor.prompts import Prompt, login_host, match_prompt, remote_host
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
@@ -91,6 +98,8 @@ class Parts:
     """What programs said that were typed and refused, in place of an output: of no job."""
     prompts: tuple[tuple[int, bool], ...] = ()
     """The lines of prompts, and whether what was typed there asks the machine."""
+    is_joined: bool = False
+    """Whether lines of it were several in the text."""
 
 
 @record
@@ -115,6 +124,8 @@ def split(text: str, host: str = "") -> Parts:
         return _split_joined(join_log_lines(lines, width), host)
     if rows := join_window(text.replace("\r\n", "\n").split("\n")):
         return _split_joined(rows, host)
+    if rows := join_rank_lines(lines):
+        return _split_joined(rows, host)
     heads = _find_heads(lines)
     if not host and (labels := _host_labels(lines, heads)):
         return _by_label(lines, labels)
@@ -132,7 +143,7 @@ def split(text: str, host: str = "") -> Parts:
 def _split_joined(rows: list[tuple[int, str]], host: str) -> Parts:
     """The outputs in lines of which some were several, each with the number of its first, from 0 on."""
     parts = split("\n".join(row for _, row in rows), host)
-    return _renumber(parts, [number + 1 for number, _ in rows])
+    return replace(_renumber(parts, [number + 1 for number, _ in rows]), is_joined=True)
 
 
 def plain_lines(text: str) -> list[str]:
