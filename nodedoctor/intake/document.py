@@ -18,6 +18,8 @@ from nodedoctor.wording import about, comma_list, count_with_noun
 SCHEMA = "nodedoctor.read/1"
 _ABSENT = regex(r"no (?P<what>.{3,60}) in (?P<where>(?P<lines>\d+) lines? .*)")
 """How checks of the kernel's log say that there is nothing."""
+_PARTLY_READ = "not every line was read: "
+"""How checks say that an output was read, and lines of it were not."""
 FEW_LINES = 10
 """Lines of the kernel's log below which what is not among them shows nothing: somebody chose them. Ours."""
 LONGEST_FIRST = 60
@@ -122,7 +124,7 @@ def _unjudged_text(report: Report) -> str:
         item
         for item in findings
         if item["status"] == "unknown"
-        and (item["evidence"] or item["reason"] == "unparsable")
+        and (item["evidence"] or item["summary"].startswith(_PARTLY_READ))
         and not item.get("judged_without")
     )
     return next((about(item["subject"] or "", item["summary"]) for item in match), "")
