@@ -95,7 +95,8 @@ def _judge_some(inventory: Inventory, gpus: Gpus, machine: Machine | None) -> It
     yield from troubles
     yield from _note_hidden(inventory)
     if gpus.interrupted:
-        yield Finding.unknown(gpus.interrupted, f"not every GPU was queried: {gpus.interrupted_note}")
+        what = "line was read" if gpus.interrupted == "unparsable" else "GPU was queried"
+        yield Finding.unknown(gpus.interrupted, f"not every {what}: {gpus.interrupted_note}")
     elif not troubles:
         yield Finding.ok(_gpu_summary(inventory))
 

@@ -22,7 +22,7 @@ def list_complete(gpu_list: ListedGpus) -> Iterator[Finding]:
     Fix: Power cycle the node; if the GPU stays away, request a replacement.
     Threshold: No threshold.
     False positives: GPUs kept for virtual machines. Halves, quarters and single GPUs are mostly a job's
-    share, and a list at the end of a paste may be cut off: both are only noted.
+    share, and a list at the end of a paste may be cut off: both are not judged.
     """
     on_bus = len(gpu_list.addresses)
     short = re.escape(gpu_list.addresses[-1].removeprefix("0000:"))
@@ -32,9 +32,11 @@ def list_complete(gpu_list: ListedGpus) -> Iterator[Finding]:
         return
     summary = f"the driver lists {gpu_list.count} GPUs, {on_bus} are on the PCI bus"
     if not gpu_list.complete:
-        yield Finding.info(f"{summary}; the list may be cut off", evidence=evidence)
+        summary = f"{summary}; the list may be cut off"
+        yield Finding.unknown("not-visible-here", summary, evidence=evidence)
     elif on_bus % gpu_list.count == 0:
-        yield Finding.info(f"{summary}: a job's share, or some are lost", evidence=evidence)
+        summary = f"{summary}: a job's share, or some are lost"
+        yield Finding.unknown("not-visible-here", summary, evidence=evidence)
     else:
         missing = on_bus - gpu_list.count
         text = f"{summary}: {count_with_noun(missing, 'is', 'are')} missing"

@@ -123,6 +123,8 @@ def _judge_down(
     count = wanted or (
         model.nvlink_links if model and model.nvlink_links else _unlisted_count(gpu, active, peers)
     )
+    is_cut = bool(down) and not (wanted or gpu.complete)
+    count = min(count, active + len(down)) if is_cut else count  # what was cut off is not down
     evidence = [
         quote for link in down[:18] for quote in link_evidence(links.source, gpu.index, link, "active")
     ]

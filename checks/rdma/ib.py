@@ -171,6 +171,9 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib, sign: str) -> Finding:
         return Finding.info(f"{summary}; NCCL_IB_DISABLE=1", subject=port.subject, evidence=evidence)
     if not rails.explicit and (spare := _why_spare(port, rails) or _why_alone(port, rails, ib)):
         state = f"{port.state or '?'}, {port.phys_state or 'physical state unknown'}"
+        if ib.partly is not None and port.infiniband and port.phys_state == "Polling":
+            summary = f"{state}: no signal, unused or lost; {spare}"
+            return Finding.unknown("not-visible-here", summary, subject=port.subject, evidence=evidence)
         return Finding.info(f"{state}; {spare}", subject=port.subject, evidence=evidence)
     if port.state == "ARMED":
         return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_link_fix(port))

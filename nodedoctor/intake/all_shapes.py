@@ -127,6 +127,17 @@ SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     by_head(
+        ("GPU 0000",),
+        r"GPU [\da-fA-F]{8}:[\da-fA-F]{2}:[\da-fA-F]{2}\.[0-7][ \t]{0,20}\n"
+        r"[^\n]{0,160}?[ \t](?:[A-Z][\w ()-]{1,50}[ \t]{1,60}: |Volatile|Aggregate)",
+        "a part of nvidia-smi -q",
+        "nvidia-smi-q",
+        NVIDIA_SMI,
+        tool="nvidia-smi -q",
+        body=rf"{KEY_VALUE}|--$",
+        joins=True,
+    ),
+    by_head(
         "<nvidia_smi_log",
         r"<nvidia_smi_log",
         "nvidia-smi -q -x",

@@ -18,6 +18,8 @@ from nodedoctor.wording import about, comma_list, count_with_noun
 SCHEMA = "nodedoctor.read/1"
 _ABSENT = regex(r"no (?P<what>.{3,60}) in (?P<where>(?P<lines>\d+) lines? .*)")
 """How checks of the kernel's log say that there is nothing."""
+_PARTLY_READ = "not every line was read: "
+"""How checks say that an output was read, and lines of it were not."""
 FEW_LINES = 10
 """Lines of the kernel's log below which what is not among them shows nothing: somebody chose them. Ours."""
 LONGEST_FIRST = 60
@@ -121,7 +123,9 @@ def _unjudged_text(report: Report) -> str:
     match = (
         item
         for item in findings
-        if item["status"] == "unknown" and item["evidence"] and not item.get("judged_without")
+        if item["status"] == "unknown"
+        and (item["evidence"] or item["summary"].startswith(_PARTLY_READ))
+        and not item.get("judged_without")
     )
     return next((about(item["subject"] or "", item["summary"]) for item in match), "")
 
@@ -149,7 +153,12 @@ def statements(report: Report) -> list[str]:
         finding
         for result in report["results"]
         for finding in result["findings"]
-        if finding["status"] == "pass" or (finding["status"] == "unknown" and finding.get("judged_without"))
+        if finding["status"] == "pass"
+        or (
+            finding["status"] == "unknown"
+            and finding.get("judged_without")
+            and finding["reason"] != "unparsable"
+        )
     ]
     return _merge_summaries(
         dict.fromkeys(about(finding["subject"] or "", finding["summary"]) for finding in match)

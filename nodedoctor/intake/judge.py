@@ -17,7 +17,7 @@ from nodedoctor.intake.long_texts import kernel_log_in, outputs_in
 from nodedoctor.intake.outputs import NodeOutput, readable, snapshot_of
 from nodedoctor.intake.split import Parts, Piece, split
 from nodedoctor.intake.verdict_shapes import NCCL_LINES
-from nodedoctor.intake.whose import by_owner
+from nodedoctor.intake.whose import ELSEWHERE, by_owner
 from nodedoctor.json_shapes import Json, loaded
 from nodedoctor.model import Observation
 from nodedoctor.patterns import regex
@@ -121,12 +121,14 @@ def read(
     for unit in units(paths, reading.notes, stdin, at):
         room -= _sort_unit(unit, pile, reading, room)
     _close_bundles(pile, reading)
-    for name, items in by_owner(pile.outputs, reading.notes).items():
+    owners = by_owner(pile.outputs, reading.notes)
+    for name, items in owners.items():
         outputs = readable(items)
         _add_recognised(outputs, reading)
         if any(item.piece.shape.probe for item in outputs):
-            bundle = outputs[0].bundle if name.startswith("bundle ") else ""
-            snapshot = snapshot_of(outputs, _plain_name(bundle))
+            own = _plain_name(outputs[0].bundle) if name.startswith("bundle ") else ""
+            place = name.removeprefix(ELSEWHERE) if name.startswith(ELSEWHERE) and len(owners) > 1 else ""
+            snapshot = snapshot_of(outputs, f"node-{place.strip()}" if place else own)
             if snapshot.observations:
                 node = _judge_node(snapshot, redact, record)
                 if not redact:
@@ -196,7 +198,8 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
         _add_line_runs(unit, lines.others, reading)
         mine = _take_nccl_lines(unit, lines.mine, pile)
         if mine:
-            pile.logs.append((unit, mine, bool(parts.pieces or parts.asides or lines.others)))
+            mixed = bool(parts.pieces or parts.asides or lines.others or parts.is_joined)
+            pile.logs.append((unit, mine, mixed))
             pile.shows_job |= lines.shows_job
     return size
 

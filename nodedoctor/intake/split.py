@@ -25,7 +25,14 @@ from nodedoctor.intake.commands import (
 from nodedoctor.intake.file_names import Headings, numbered_form
 from nodedoctor.intake.host_shapes import LSMOD, ULIMIT
 from nodedoctor.intake.shape import JOB_LINE, LOOSE, TIMED_LINE, Shape, is_loose
-from nodedoctor.intake.wrapped_rows import find_frame, find_log_width, join_log_lines, join_rows, join_window
+from nodedoctor.intake.wrapped_rows import (
+    find_frame,
+    find_log_width,
+    join_log_lines,
+    join_rank_lines,
+    join_rows,
+    join_window,
+)
 from nodedoctor.prompts import Prompt, login_host, match_prompt, remote_host
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
@@ -91,6 +98,8 @@ class Parts:
     """What programs said that were typed and refused, in place of an output: of no job."""
     prompts: tuple[tuple[int, bool], ...] = ()
     """The lines of prompts, and whether what was typed there asks the machine."""
+    is_joined: bool = False
+    """Whether lines of it were several in the text."""
 
 
 @record
@@ -115,6 +124,8 @@ def split(text: str, host: str = "") -> Parts:
         return _split_joined(join_log_lines(lines, width), host)
     if rows := join_window(text.replace("\r\n", "\n").split("\n")):
         return _split_joined(rows, host)
+    if rows := join_rank_lines(lines):
+        return _split_joined(rows, host)
     heads = _find_heads(lines)
     if not host and (labels := _host_labels(lines, heads)):
         return _by_label(lines, labels)
@@ -132,7 +143,7 @@ def split(text: str, host: str = "") -> Parts:
 def _split_joined(rows: list[tuple[int, str]], host: str) -> Parts:
     """The outputs in lines of which some were several, each with the number of its first, from 0 on."""
     parts = split("\n".join(row for _, row in rows), host)
-    return _renumber(parts, [number + 1 for number, _ in rows])
+    return replace(_renumber(parts, [number + 1 for number, _ in rows]), is_joined=True)
 
 
 def plain_lines(text: str) -> list[str]:
@@ -176,9 +187,14 @@ def _host_labels(lines: list[str], heads: _Heads) -> set[str]:
 
     One line is enough below a command that asks several nodes, and beside a name that differs in its number.
     """
-    elsewhere = _asked_elsewhere(lines)
+    commands = _commands_elsewhere(lines)
     fronts = ((number, _NODE_FRONT.fullmatch(head.front)) for number, head in heads.items())
     names = [(number, front["host"]) for number, front in fronts if front]
+    names += [
+        (number, label["host"])
+        for number, command in enumerate(commands)
+        if command and (label := _LABEL.match(lines[number])) and _is_answer(label["rest"], command)
+    ]
     forms: dict[str, set[str]] = {}
     for _, name in names:
         if form := numbered_form(name):
@@ -187,18 +203,38 @@ def _host_labels(lines: list[str], heads: _Heads) -> set[str]:
     return {
         name
         for number, name in names
-        if name in siblings or elsewhere[number] or sum(line.startswith(f"{name}:") for line in lines) > 1
+        if name in siblings or commands[number] or sum(line.startswith(f"{name}:") for line in lines) > 1
     }
 
 
-def _asked_elsewhere(lines: list[str]) -> list[bool]:
-    """For each line whether the prompt above it asks other nodes."""
-    answers, is_asked = [], False
+def _commands_elsewhere(lines: list[str]) -> list[str]:
+    """For each line the command above it that asks other nodes; "" where none does."""
+    commands, command = [], ""
     for line in lines:
         if prompt := match_prompt(line):
-            is_asked = is_elsewhere(prompt.command)
-        answers.append(is_asked)
-    return answers
+            command = prompt.command if is_elsewhere(prompt.command) else ""
+            commands.append("")
+        else:
+            commands.append(command)
+    return commands
+
+
+def _is_answer(line: str, command: str) -> bool:
+    """Whether a line is an output by what was typed above it alone."""
+    columns = bare_query_columns(command)
+    return (
+        _is_row(line, columns)
+        or answer_shape(line, command) is not None
+        or limit_line(line, command) != ""
+        or is_module_row(line, command)
+    )
+
+
+def _is_row(line: str, columns: tuple[str, ...]) -> bool:
+    """Whether a line can be one of a table without its heading; its index is a number."""
+    cells = line.split(", ")
+    is_row = bool(columns) and len(cells) == len(columns)
+    return is_row and ("index" not in columns or cells[columns.index("index")].strip().isdecimal())
 
 
 def _by_label(lines: list[str], labels: set[str]) -> Parts:
@@ -353,14 +389,16 @@ class _Walk:
             self._begin_command(number, line, prompt)
         elif (heading := self._headings.node_of(line, self._command))[0]:
             self._begin_node(number, *heading)
+        elif self._shape is QUERY and self._shows_again(line):
+            self.close()
+            self._begin_table(number, line)
         elif self._shape is not None and _ends(self._shape, line):
             self.close()
             self._leave(number, line)
         elif self._shape is not None:
             self._add_line(number, line)
-        elif self._columns and line.count(", ") == len(self._columns) - 1:
-            self._begin_piece(number, QUERY)
-            self._lines += [", ".join(self._columns), line]
+        elif _is_row(line, self._columns):
+            self._begin_table(number, line)
         elif shape := answer_shape(line, self._command):
             self._begin_piece(number, shape)
             self._append_line(line)
@@ -374,6 +412,18 @@ class _Walk:
         elif line.strip(" \t>|"):
             self._columns = bare_query_columns(line) or self._columns
             self._leave(number, line)
+
+    def _begin_table(self, number: int, line: str) -> None:
+        """A table whose heading is what was typed."""
+        self._begin_piece(number, QUERY)
+        self._lines += [", ".join(self._columns), line]
+
+    def _shows_again(self, line: str) -> bool:
+        """Whether a row of several nodes has an index that the table has: it is of the next node."""
+        if not self._is_elsewhere or "index" not in self._columns or not _is_row(line, self._columns):
+            return False
+        place = self._columns.index("index")
+        return any(row.split(", ")[place] == line.split(", ")[place] for row in self._lines)
 
     def _begin_command(self, number: int, line: str, prompt: Prompt) -> None:
         """What follows is what a program printed that was typed here."""
@@ -423,7 +473,9 @@ class _Walk:
         if shape.probe in _PLAIN and self._shape is not None and _is_of(self._shape, line):
             self._append_line(line)
             return
+        is_next_node = shape is QUERY and self._is_elsewhere and line in self._lines
         same = self._shape is not None and self._shape.probe == shape.probe and bool(shape.probe)
+        same = same and not is_next_node
         if same and not shape.first and self._shape is not None and not self._shape.each_line:
             self._append_line(line)
             return

@@ -16,7 +16,8 @@ from nodedoctor.triage.identity.world import short_host
 from nodedoctor.wording import comma_list
 
 _UUID = re.compile(r"\bGPU-[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}\b")
-_ELSEWHERE = "elsewhere"
+ELSEWHERE = "elsewhere"
+"""How the nodes are called that were asked from another one, and that nothing names."""
 _FILES_AT_MOST = 4
 """Files that a note names; ours."""
 
@@ -136,18 +137,18 @@ def by_node(outputs: Iterable[NodeOutput]) -> dict[str, list[NodeOutput]]:
     nodes: dict[str, list[NodeOutput]] = {}
     for item in outputs:
         host = short_host(item.piece.host)
-        loose = _ELSEWHERE if item.piece.is_elsewhere else ""
+        loose = ELSEWHERE if item.piece.is_elsewhere else ""
         key = f"bundle {item.bundle}" if item.bundle else f"host {host}" if host else loose
         nodes.setdefault(key, []).append(item)
     nameless = nodes.pop("", [])
-    elsewhere = nodes.pop(_ELSEWHERE, [])
+    elsewhere = nodes.pop(ELSEWHERE, [])
     if nameless and len(nodes) == 1:
         (only,) = nodes.values()
         only += nameless
     elif nameless:
         nodes[""] = nameless
     for number, items in enumerate(_separate_copies(elsewhere), 1):
-        nodes[f"{_ELSEWHERE} {number}"] = items
+        nodes[f"{ELSEWHERE} {number}"] = items
     return nodes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from nodedoctor.patterns import regex
 from nodedoctor.prompts import match_prompt
@@ -35,6 +36,9 @@ _OWN_BEGINNING = regex(
     r"[#$>|+*{}\[]|[IWEF]\d{4} |\d{4}-\d\d-\d\d|[\w.-]{1,64}:\d{1,9}:\d{1,9} \[|\s*[A-Z][\w ()/.-]{1,40}: "
 )
 """How a line begins that continues none: a prompt, a comment, a time, a rank, a key."""
+_RANKED = regex(r"(?:[>|] ?){0,12}[\w.-]{1,64}:\d{1,9}:\d{1,9} \[-?\d{1,3}\] NCCL ")
+"""How a line of NCCL begins."""
+_FENCE = regex(r"[>|# ]{0,12}(?:`{3}|~{3})")
 _LETTERS, _DIGIT = regex(r"[^\W\d]+"), regex(r"\d")
 _BEGINNING = 10
 """Characters in which rows of numbers begin alike; ours."""
@@ -107,24 +111,76 @@ def join_window(lines: list[str]) -> list[tuple[int, str]]:
     """Each line with its number from 0 on, those that a window of 80 columns broke as one; [] where none was.
 
     No line is longer, several are as long, and each of these has a shorter one behind it that begins nothing.
+    Where that is not so of the text, it may be of what is below one prompt.
     """
     full = {number for number, line in enumerate(lines) if len(line) == WINDOW and not _is_complete(line)}
     if len(full) < FEW_BROKEN or any(len(line) > WINDOW for line in lines):
         return []
-    own = {_form(line) for number, line in enumerate(lines) if number - 1 not in full}
+    if rows := _join_block(lines, 0, len(lines), full):
+        return rows
+    starts = [number for number, line in enumerate(lines) if _FENCE.match(line) or match_prompt(line)]
+    blocks = [_join_block(lines, *ends, full) for ends in pairwise([0, *starts, len(lines)])]
+    places = zip(blocks, pairwise([0, *starts, len(lines)]), strict=True)
+    if not any(blocks):
+        return []
+    return [row for block, ends in places for row in block or ((at, lines[at]) for at in range(*ends))]
+
+
+def _join_block(lines: list[str], start: int, end: int, full: set[int]) -> list[tuple[int, str]]:
+    """The lines of a block joined, each with its number; [] where it shows no window."""
+    if sum(number in full for number in range(start, end)) < FEW_BROKEN:
+        return []
+    own = {_form(lines[number]) for number in range(start, end) if number - 1 not in full}
     rows: list[tuple[int, str]] = []
-    number = 0
-    while number < len(lines):
+    number = start
+    while number < end:
         first = number
-        while number in full:
+        while number < end and number in full:
             number += 1
-        rest = lines[number] if number < len(lines) else ""
+        rest = lines[number] if number < end else ""
         is_own = not rest.strip() or _form(rest) in own or _OWN_BEGINNING.match(rest)
         if number > first and (is_own or number - first >= MOST_LINES):
             return []
         rows.append((first, "".join(lines[first : number + 1])))
         number += 1
     return rows
+
+
+def join_rank_lines(lines: list[str]) -> list[tuple[int, str]]:
+    """Each line with its number, those of NCCL that a window of 80 columns broke as one; [] where none was.
+
+    NCCL begins each line with the process; none is longer, several are as long, and behind each of these is
+    a line that begins nothing.
+    """
+    ranks = [number for number, line in enumerate(lines) if _RANKED.match(line)]
+    full = [number for number in ranks if len(lines[number]) == WINDOW]
+    short = [number for number in ranks if len(lines[number]) == WINDOW - 1]  # a blank at a break is lost
+    ends = {number: _end_of_rest(lines, number) for number in (*full, *short)}
+    is_long = any(len(lines[number]) > WINDOW for number in ranks)
+    broken = [number for number, end in ends.items() if number < end]
+    if not set(full or short).issubset(broken) or len(broken) < FEW_BROKEN or is_long:
+        return []
+    rests = {number for first, end in ends.items() for number in range(first + 1, end + 1)}
+    rows = []
+    for number in (number for number in range(len(lines)) if number not in rests):
+        end = ends.get(number, number)
+        parts = [*(f"{part:<{WINDOW}}" for part in lines[number:end]), lines[end]]
+        rows.append((number, "".join(parts)))
+    return rows
+
+
+def _end_of_rest(lines: list[str], number: int) -> int:
+    """The last line that a line as wide as the window goes on in: its own number where in none."""
+    while WINDOW - 1 <= len(lines[number]) <= WINDOW and _is_rest(lines, number + 1):
+        number += 1
+    return number
+
+
+def _is_rest(lines: list[str], number: int) -> bool:
+    """Whether a line may be the rest of the one above it: it begins nothing."""
+    line = lines[number] if number < len(lines) else ""
+    begins = _OWN_BEGINNING.match(line) or _FENCE.match(line) or match_prompt(line)
+    return bool(line.strip()) and not begins
 
 
 def _form(line: str) -> str:

@@ -309,3 +309,18 @@ def test_a_headline_with_a_fault_does_not_speak_of_no_problem_found(prompt: str)
     text = headline(result)
     assert "no problem found" not in text
     assert text.endswith("; the rest shows no problem")
+
+
+@pytest.mark.parametrize("fence", ["", "```\n"])
+@pytest.mark.parametrize("host", ["gpu-7", "a100-node-03"])
+@pytest.mark.parametrize("library", ["libnccl-net.so", "libnccl-tuner.so", "libnccl-net-aws-ofi.so"])
+def test_the_rest_of_a_line_of_nccl_is_no_error_by_itself(host: str, fence: str, library: str):
+    words = [f"Plugin load returned 2 : {library}: cannot open shared object file: No such file or directory"]
+    words += [
+        f"comm 0x5{n}c3a1a0 rank {n} nranks 4 cudaDev {n} nvmlDev {n} busId 7000 - Init COMPLETE"
+        for n in range(4)
+    ]
+    rows = [f"{host}:2201:22{n}0 [{n % 4}] NCCL INFO {text}" for n, text in enumerate(words)]
+    lines = "".join(f"{row[at : at + 80]}\n" for row in rows for at in range(0, len(row), 80))
+    result = reading(f"runs well, but what is this:\n{fence}{lines}{fence}")
+    assert result.triage is None or result.triage["outcome"] != "failure"

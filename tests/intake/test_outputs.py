@@ -260,3 +260,49 @@ def test_a_code_at_the_end_of_the_text_counts_where_no_digit_can_follow(code: in
     items = [NodeOutput(piece, "-") for piece in split(f"[ 2213.003112] NVRM: loaded\n{line}").pieces]
     log = snapshot_of(items, "").observations["kernel-log"]
     assert (f"): {code}" in log.text) is (comma or code > 17)
+
+
+HEADS = "index, ecc.errors.uncorrected.volatile.total, temperature.gpu"
+ROWS = st.lists(st.integers(0, 9), min_size=1, max_size=4)
+ASK = "nvidia-smi --query-gpu=index,ecc.errors.uncorrected.volatile.total,temperature.gpu --format=csv"
+
+
+def rows_of(counts: list[int]) -> list[str]:
+    return [f"{gpu}, {count}, 41" for gpu, count in enumerate(counts)]
+
+
+def tables_of(text: str) -> list[tuple[str, str]]:
+    """The node of each table, and its rows."""
+    nodes = by_owner([NodeOutput(piece, "-") for piece in split(text).pieces], [])
+    return [
+        (name, "".join(item.piece.text.partition("\n")[2] for item in items)) for name, items in nodes.items()
+    ]
+
+
+@given(st.sampled_from(FANS[:2]), st.sampled_from(NAMES), ROWS, ROWS, st.booleans(), st.booleans())
+def test_rows_without_a_heading_are_of_the_node_in_front_of_them(
+    fan: str, names: tuple[str, str], first: list[int], second: list[int], quoted: bool, mixed: bool
+):
+    asked = f"{fan.split('{0}')[0]}{','.join(names)} '{ASK},noheader'\n"
+    labelled = [
+        f"{name}: {row}\n"
+        for name, counts in zip(names, (first, second), strict=True)
+        for row in rows_of(counts)
+    ]
+    lines = sorted(labelled, key=lambda line: line[20:] * mixed)
+    mark = "> " * quoted
+    text = "".join(f"{mark}{line}" for line in [asked, *lines])
+    assert dict(tables_of(text)) == {
+        f"host {name.partition('.')[0]}": "".join(f"{row}\n" for row in rows_of(counts))
+        for name, counts in zip(names, (first, second), strict=True)
+    }
+
+
+@given(st.lists(ROWS, min_size=2, max_size=4), st.booleans())
+def test_an_index_that_comes_again_is_of_the_next_node(nodes: list[list[int]], has_heads: bool):
+    asked = f"me@jump:~$ for h in $(cat nodes); do ssh $h {ASK}{'' if has_heads else ',noheader'}; done\n"
+    printed = [[HEADS] * has_heads + rows_of(counts) for counts in nodes]
+    text = asked + "".join(f"{line}\n" for lines in printed for line in lines)
+    assert [rows for _, rows in tables_of(text)] == [
+        "".join(f"{row}\n" for row in rows_of(counts)) for counts in nodes
+    ]

@@ -10,6 +10,7 @@ import smi_texts
 from pastes import IBSTAT
 from recorded import alarms, mesh, replay, topo
 
+from nodedoctor.intake.document import headline
 from nodedoctor.intake.judge import read
 from nodedoctor.intake.outputs import NodeOutput, snapshot_of
 from nodedoctor.intake.split import split
@@ -824,3 +825,69 @@ def test_ports_of_switches_are_judged_without_what_is_below_them(
 def test_redirection_at_root_ports_is_no_alarm(tmp_path: Path):
     text = "".join(bridge(number, kind="Root", picked=False) for number in range(4))
     assert alarms(replay(tmp_path, {"lspci": text})) == []
+
+
+def headline_of(tmp_path: Path, text: str) -> str:
+    (tmp_path / "paste.txt").write_text(text)
+    return headline(read([str(tmp_path / "paste.txt")]))
+
+
+PORT = "CA 'mlx5_{0}'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: {1}\n\t\tPhysical state: {2}\n\t\tRate: {3}\n"
+PORT += "\t\tBase lid: {4}\n\t\tSM lid: 1\n\t\tLink layer: InfiniBand\n"
+
+
+@pytest.mark.parametrize("first", [0, 3])
+@pytest.mark.parametrize("count", [3, 5, 9])
+@pytest.mark.parametrize("physical", ["Polling", "Disabled"])
+def test_a_port_without_a_signal_is_named_though_others_are_enough(
+    tmp_path: Path, first: int, count: int, physical: str
+):
+    text = "".join(
+        PORT.format(first + n, *(("Down", physical, 10, 0) if n == 1 else ("Active", "LinkUp", 400, 20 + n)))
+        for n in range(count)
+    )
+    line = headline_of(tmp_path, text)
+    assert line.startswith(f"mlx5_{first + 1} port 1: DOWN, Polling: no signal") is (physical == "Polling")
+    assert "no problem found" in line
+
+
+@pytest.mark.parametrize(("listed", "ends"), [(7, False), (4, True), (2, True)])
+def test_fewer_gpus_than_on_the_bus_is_no_all_clear(tmp_path: Path, listed: int, ends: bool):
+    bus = "".join(
+        f"{n}0:1c.0 3D controller: NVIDIA Corporation GA100 [A100 SXM4 80GB]\n" for n in range(1, 9)
+    )
+    gpus = "".join(f"GPU {n}: NVIDIA A100-SXM4-80GB (UUID: GPU-{n:08x}-1-2-3-4)\n" for n in range(listed))
+    line = headline_of(tmp_path, f"$ lspci\n{bus}$ nvidia-smi -L\n{gpus}" + "$ \n" * ends)
+    assert line.startswith(f"the driver lists {listed} GPUs, 8 are on the PCI bus")
+    assert "no problem found" not in line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$ nvidia-smi -q | egrep '^GPU|Pending'\nGPU 00000000:18:00.0\n        Pending       : Yes\n",
+        "index, temperature.gpu\n0, 40\nn1 / 1, 41\n2, 40\n",
+        "        DRAM Uncorrectable   : 4\n"
+        + smi_texts.q_gpu("00000000:18:00.0", {"ECC Mode": {"Current": "N/A"}}),
+    ],
+)
+def test_a_line_of_an_output_that_is_of_nothing_is_no_all_clear(tmp_path: Path, text: str):
+    line = headline_of(tmp_path, text)
+    assert line.startswith("not every line was read: nvidia-smi-q: nothing shows what ")
+    assert "no problem found" not in line and " all " not in line
+
+
+@pytest.mark.parametrize("shown", [10, 11, 12])
+@pytest.mark.parametrize("down", [(3,), (8, 9), (0, 5, 7)])
+def test_links_that_a_cut_took_away_are_not_lost(tmp_path: Path, shown: int, down: tuple[int, ...]):
+    blocks = [
+        f"GPU {gpu}: NVIDIA A100-SXM4-40GB (UUID: GPU-{gpu:08x}-1-2-3-4)\n"
+        + "".join(
+            f"\t Link {n}: {'<inactive>' if gpu and n in down else '25 GB/s'}\n"
+            for n in range(shown if gpu else 12)
+        )
+        for gpu in range(2)
+    ]
+    line = headline_of(tmp_path, f"$ nvidia-smi nvlink -s\n{''.join(blocks)}")
+    noun = "1 NVLink;" if len(down) == 1 else f"{len(down)} NVLinks;"
+    assert f"GPU 1 lost {noun}" in line

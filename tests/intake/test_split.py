@@ -13,7 +13,7 @@ from pastes import PASTES, WAYS
 
 from nodedoctor.intake.all_shapes import SHAPES
 from nodedoctor.intake.split import Piece, plain_lines, split
-from nodedoctor.intake.wrapped_rows import join_window
+from nodedoctor.intake.wrapped_rows import join_rank_lines, join_window
 
 
 def kinds(text: str) -> list[str]:
@@ -148,7 +148,7 @@ def test_any_text_is_taken_apart_and_no_line_is_lost_or_made_up(text: str):
 @given(st.sampled_from(sorted(PASTES)), st.integers(0, 400), st.integers(0, 400))
 def test_a_piece_of_an_output_is_nothing_else(probe: str, first: int, length: int):
     text = PASTES[probe]
-    alike = {"collect-env": {"pip-list"}, "ethtool": {"priority-counters"}}
+    alike = {"collect-env": {"pip-list"}, "ethtool": {"priority-counters"}, "docker-inspect": {"env"}}
     assert set(kinds(text[first : first + length])) <= {probe, "", *alike.get(probe, ())}
 
 
@@ -313,3 +313,56 @@ def test_a_code_that_goes_on_in_the_next_line_is_one_number(stamp: str, code: in
     mark = "> " if quoted else ""
     (piece,) = split(f"{mark}{line[:cut]}\n{mark}{line[cut:]}\n").pieces
     assert f"): {code}, something" in piece.text
+
+
+PROCESS = st.tuples(st.sampled_from(["n1", "gpu-node-07", "10.0.0.7"]), st.integers(10, 99999))
+WORDS = st.lists(
+    st.sampled_from(["Channel", "via", "P2P/CUMEM", "comm", "0x5d3c", "rank", "so"]), max_size=36
+)
+
+
+def pieces_of(line: str, width: int = 80) -> list[str]:
+    return [line[at : at + width] for at in range(0, len(line), width)] or [line]
+
+
+@given(PROCESS, st.lists(WORDS, min_size=2, max_size=8), st.sampled_from(["", "$ mpirun ./train\n"]))
+def test_lines_of_nccl_that_a_window_broke_are_joined(
+    process: tuple[str, int], words: list[list[str]], above: str
+):
+    host, pid = process
+    rows = [f"{host}:{pid}:{pid + n} [{n}] NCCL INFO {' '.join(text)}" for n, text in enumerate(words)]
+    text = above + "".join(f"{part}\n" for row in rows for part in pieces_of(row))
+    joined = [line for _, line in join_rank_lines(text.split("\n"))]
+    is_certain = sum(len(row) > 80 for row in rows) > 1
+    is_plain = not any(part[:1].isspace() or part[-1:].isspace() for row in rows for part in pieces_of(row))
+    if is_certain and is_plain and not any(len(row) % 80 == 0 for row in rows):
+        assert joined == [*above.splitlines(), *rows, ""]
+    else:
+        assert joined in ([], [*above.splitlines(), *rows, ""])
+
+
+NCCL = "n1:7:{0} [0] NCCL INFO {1}"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"{NCCL.format(1, ''):x<80}", "step 1 loss 2.1", f"{NCCL.format(2, ''):x<81}", "step 2 loss 2.0"],
+        [f"{NCCL.format(1, ''):x<80}", f"{NCCL.format(2, ''):x<80}", "step 1 loss 2.1"],
+        [f"{NCCL.format(1, ''):x<80}", "step 1 loss 2.1", NCCL.format(2, "ready")],
+        [f"{NCCL.format(1, ''):x<80}", "RuntimeError: x", f"{NCCL.format(2, ''):x<80}", "Killed: 9"],
+        [f"{NCCL.format(1, ''):x<80}", "", f"{NCCL.format(2, ''):x<80}", "$ ls"],
+    ],
+)
+def test_lines_behind_those_of_nccl_are_their_own(lines: list[str]):
+    assert join_rank_lines(lines) == []
+
+
+@pytest.mark.parametrize("above", ["$ ls\n", "$ cat notes\nted and others\n"])
+def test_rows_below_one_prompt_are_joined_whatever_is_below_another(above: str):
+    rows = [
+        f" {n}f1 | 05/11/2025 | 17:44:08 | Power Supply PSU{n}_Status | {'x' * 16} | Asserted"
+        for n in range(3)
+    ]
+    text = above + "$ ipmitool sel elist\n" + "".join(f"{part}\n" for row in rows for part in pieces_of(row))
+    assert [line for _, line in join_window(text.split("\n")) if line.startswith(" ")] == rows

@@ -146,6 +146,7 @@ def _field_evidence(source: str, gpu: Gpu, name: str) -> Iterator[Evidence]:
         paths += [f"{here}.errors.{key.partition('.')[0].partition('[')[0]}" for key in keys]
     else:
         paths = [f"{_section_path(gpu)}.{path}" for path in _printed_paths(name)]
+        paths += [_section_path(gpu)] if name == "bus_id" else []
     if paths:
         yield reading(source, paths[0], *dict.fromkeys(paths[1:]))
 

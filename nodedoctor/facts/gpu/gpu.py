@@ -90,7 +90,7 @@ class Gpu:
     `t_limit_margin_c` is the distance left and the thresholds are distances too (slowdown at -2).
     """
 
-    index: int
+    index: int  # below 0, from the end of the text, where nothing names it and others are named
     numbered: bool = True  # whether the index is the driver's own, not a place in a text that was cut
 
     # Identity
@@ -247,7 +247,8 @@ class Gpu:
     @property
     def subject(self) -> str:
         """How findings call this GPU: by its index, or its address where the index is not the driver's."""
-        return f"gpu:{self.index if self.numbered or not self.bus_id else self.bus_id}"
+        own = self.index if self.numbered or not self.bus_id else self.bus_id
+        return f"gpu:{'?' * -self.index or own}"
 
     @property
     def handle(self) -> int | str | None:

@@ -18,6 +18,7 @@ from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.grouping import group_by
 from nodedoctor.model import Reason, Unseen
 from nodedoctor.record import field_names, record, replace
+from nodedoctor.wording import count_with_noun
 
 _TELLING: tuple[Reason, ...] = (
     "stuck",
@@ -86,7 +87,7 @@ class Gpus(GpuReading):
             else [reading for reading in readings if reading is not best and reading.gpus]
         )
         gpus = merge_readings([best, *others])
-        reading = _with_versions(best, others, len(gpus) + len(lost_gpus))
+        reading = _with_nameless(_with_versions(best, others, len(gpus) + len(lost_gpus)), gpus)
         return replace(cls.of(reading), gpus=tuple(_mark_sick_gpus(gpus)), lost=lost_gpus)
 
     def __getattribute__(self, name: str) -> Any:
@@ -162,6 +163,15 @@ def _with_versions(best: GpuReading, others: Sequence[GpuReading], count: int) -
     reading = replace(best, **added)
     shows_all = best.interrupted == "not-visible-here" and count >= (reading.counted or count)
     return replace(reading, interrupted=None, interrupted_note="") if shows_all else reading
+
+
+def _with_nameless(reading: GpuReading, gpus: tuple[Gpu, ...]) -> GpuReading:
+    """The reading; not whole where GPUs that nothing names may be some of the others."""
+    nameless = sum(gpu.index < 0 for gpu in gpus)
+    if not nameless or reading.interrupted == "unparsable":
+        return reading
+    note = f"{reading.source}: nothing names {count_with_noun(nameless, 'GPU')} of {len(gpus)}"
+    return replace(reading, interrupted="unparsable", interrupted_note=note)
 
 
 def _mark_sick_gpus(gpus: tuple[Gpu, ...]) -> Iterator[Gpu]:

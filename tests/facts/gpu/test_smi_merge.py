@@ -180,3 +180,116 @@ def test_an_unknown_error_in_place_of_a_value_is_said(tmp_path: Path, count: int
     ]
     (alarm,) = alarms(replay(tmp_path, {Q: smi_texts.q(gpus)}))
     assert "gpu:0" in alarm and "cannot be read (Unknown Error)" in alarm
+
+
+def fabric(states: list[str]) -> str:
+    """What grep leaves of `-q` of each GPU: a section, and nothing that names the GPU."""
+    return "--\n".join(
+        f"    Fabric\n        State                             : {state}\n" for state in states
+    )
+
+
+@given(st.integers(1, 8), st.data(), st.booleans(), st.sampled_from(["index", "pci.bus_id", "table"]))
+def test_as_many_sections_as_gpus_are_these_in_their_order(count: int, data: Any, after: bool, name: str):
+    sick = data.draw(st.integers(0, count - 1))
+    parts = fabric(["In Progress" if at == sick else "Completed" for at in range(count)])
+    buses = [f"00000000:{16 + at:02X}:00.0" for at in range(count)]
+    if name == "table":
+        rows = (smi_texts.row(at, bus=bus) for at, bus in enumerate(buses))
+        table = SmiTable.parse(Observation(TABLE, Outcome.OK, text=smi_texts.table(*rows), rc=0))
+        gpus = merge_readings([read(parts), table.gpus])  # type: ignore[union-attr]
+    else:
+        rows = (f"{at if name == 'index' else bus}, 4{at}\n" for at, bus in enumerate(buses))
+        query = f"{name}, temperature.gpu\n{''.join(rows)}"
+        gpus = read(query + parts if after else f"{parts}{query}").gpus
+    assert [gpu.index for gpu in gpus if gpu.fabric_state != "completed"] == [sick]
+    assert len(gpus) == count
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_sections_of_some_gpus_are_of_none_by_its_number(tmp_path: Path, count: int):
+    parts = fabric(["In Progress", *["Completed"] * (count - 1)])
+    query = "index, temperature.gpu\n" + "".join(f"{at}, 4{at}\n" for at in range(4))
+    report = replay(tmp_path, {Q: parts + query})
+    (alarm,) = alarms(report)
+    assert f"@gpu:{'?' * count}:" in alarm
+    lines = [finding.summary for result in report.results for finding in result.findings]
+    noun = "1 GPU" if count == 1 else f"{count} GPUs"
+    assert f"not every line was read: {Q}: nothing names {noun} of {count + 4}" in lines
+
+
+LOST = {
+    "Remapping Failure Occurred": ("Yes", "row remapping failed"),
+    "HW Power Brake Slowdown": ("Active", "power brake"),
+    "Pending Page Blacklist": ("Yes", "page retirement pending"),
+    "HW Thermal Slowdown": ("Active", "thermal slowdown"),
+}
+
+
+@pytest.mark.parametrize("key", LOST)
+@pytest.mark.parametrize("indent", [4, 8, 12])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_line_that_one_section_has_is_read_right_below_its_gpu(
+    tmp_path: Path, key: str, indent: int, count: int
+):
+    value, words = LOST[key]
+    other = "No" if value == "Yes" else "Not Active"
+    text = "".join(
+        f"GPU {bus}\n{' ' * indent}{key:<34}: {value if at == count - 1 else other}\n"
+        for at, bus in enumerate(BUSES[:count])
+    )
+    (alarm,) = alarms(replay(tmp_path, {Q: text}))
+    assert f"@gpu:0000:{BUSES[count - 1][9:].lower()}: " in alarm and words in alarm.replace("hardware ", "")
+
+
+@pytest.mark.parametrize("outer", ["Active", "Not Active"])
+def test_a_line_below_another_that_lost_its_heading_is_read(tmp_path: Path, outer: str):
+    lines = f"        HW Slowdown : {outer}\n            HW Power Brake Slowdown : Active\n"
+    report = replay(tmp_path, {Q: f"GPU {BUSES[0]}\n{lines}    Clocks\n        SM : 495 MHz\n"})
+    assert any("power brake" in alarm for alarm in alarms(report))
+
+
+@pytest.mark.parametrize("heading", ["Volatile", "Aggregate"])
+def test_counts_below_an_inner_heading_are_counts_of_errors(heading: str):
+    (gpu,) = read(f"GPU {BUSES[0]}\n        {heading}\n            DRAM Uncorrectable : 12\n").gpus
+    counts = (gpu.ecc_volatile_dram_uncorrectable, gpu.ecc_aggregate_dram_uncorrectable)
+    assert counts == ((12, None) if heading == "Volatile" else (None, 12))
+
+
+@pytest.mark.parametrize("failure", ["Yes", "No"])
+def test_a_name_of_several_sections_is_of_the_one_beside_it(failure: str):
+    lines = f"        Pending : Yes\n        Remapping Failure Occurred : {failure}\n"
+    reading = read(f"GPU {BUSES[0]}\n{lines}")
+    assert (reading.gpus[0].remap_pending, reading.interrupted) == (True, None)
+
+
+@pytest.mark.parametrize("above", ["", "        Pending : No\n"])
+def test_a_line_of_which_nothing_shows_the_section_is_not_read_as_well(tmp_path: Path, above: str):
+    lines = f"{above}        Pending : Yes\n"
+    report = replay(tmp_path, {Q: f"GPU {BUSES[0]}\n{lines}GPU {BUSES[1]}\n    Fan Speed : 30 %\n"})
+    summaries = [finding.summary for result in report.results for finding in result.findings]
+    assert f"not every line was read: {Q}: nothing shows what 'pending: Yes' is of" in summaries
+    assert alarms(report) == []
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_sections_above_the_first_name_are_of_one_more_gpu(tmp_path: Path, cut: int):
+    above = "        Current : 12\n"[: 30 * cut] + "    Remapped Rows\n        Pending : Yes\n"
+    healthy = "".join(f"GPU {bus}\n    Remapped Rows\n        Pending : No\n" for bus in BUSES[1:])
+    report = replay(tmp_path, {Q: above + healthy})
+    (alarm,) = alarms(report)
+    assert "@gpu:?: " in alarm and "remap pending" in alarm
+    said = {
+        finding.summary: finding.status
+        for result in report.results
+        for finding in result.findings
+        if "GPUs" in finding.summary
+    }
+    assert "pass" not in {status.value for status in said.values()} and said
+
+
+@pytest.mark.parametrize("front", ["n1 ", "[n1] ", "#"])
+def test_a_row_whose_index_is_no_number_is_no_gpu(front: str):
+    reading = read("index, temperature.gpu\n0, 40\n" + f"{front}1, 41\n")
+    assert [gpu.index for gpu in reading.gpus] == [0]
+    assert reading.interrupted == "unparsable" and f"{front}1, 41" in reading.interrupted_note

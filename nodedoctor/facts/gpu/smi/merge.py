@@ -55,10 +55,21 @@ def merge_documents(roots: Sequence[Section]) -> Section | None:
     return Section("", parts=[*header.values(), *gpus])
 
 
+def put_nameless_last(root: Section) -> Section:
+    """The root, its GPUs that nothing names behind the others."""
+    gpus = list(root.all("gpu"))
+    names = [own.is_empty for own in _section_names(root)]
+    if any(names) and not all(names):
+        rest = [part for part in root.parts if part.name != "gpu"]
+        pairs = sorted(zip(names, gpus, strict=True), key=lambda pair: pair[0])
+        root.parts = [*rest, *(gpu for _, gpu in pairs)]
+    return root
+
+
 def _placed_sections(root: Section, names: Sequence[_Names]) -> list[tuple[int | None, Section, _Names]]:
     """Each GPU of an output with its place among those before; those without any name are in their order."""
     own_names = _section_names(root)
-    in_order = len(own_names) == len(names) and all(own.is_empty for own in own_names)
+    in_order = _are_in_order(own_names, names)
     return [
         (
             number if in_order else next((at for at, name in enumerate(names) if name.is_same(own)), None),
@@ -67,6 +78,11 @@ def _placed_sections(root: Section, names: Sequence[_Names]) -> list[tuple[int |
         )
         for number, (section, own) in enumerate(zip(root.all("gpu"), own_names, strict=True))
     ]
+
+
+def _are_in_order(first: Sequence[_Names], second: Sequence[_Names]) -> bool:
+    """Whether two outputs show the same GPUs, as many in both, of which one names none."""
+    return len(first) == len(second) and any(all(own.is_empty for own in names) for names in (first, second))
 
 
 def _section_names(root: Section) -> list[_Names]:
@@ -115,16 +131,28 @@ def _is_value(text: str) -> bool:
 
 
 def merge_readings(readings: Sequence[GpuReading]) -> tuple[Gpu, ...]:
-    """The GPUs of several sources, the best first: each value from the first source that has it."""
+    """The GPUs of several sources, the best first: each value from the first source that has it.
+
+    Those that nothing names are counted from the end of their source: they may be some of the others.
+    """
     merged: list[Gpu] = []
+    counts: list[int] = []
     for number, reading in enumerate(readings):
-        for gpu in reading.gpus:
+        names = [_gpu_names(gpu) for gpu in merged]
+        in_order = _are_in_order([_gpu_names(gpu) for gpu in reading.gpus], names)
+        for at, gpu in enumerate(reading.gpus):
             own = _gpu_names(gpu)
-            place = next((i for i, peer in enumerate(merged) if _gpu_names(peer).is_same(own)), None)
+            same = (i for i, peer in enumerate(merged) if _gpu_names(peer).is_same(own))
+            place = at if in_order else next(same, None)
             if place is not None:
                 merged[place] = _fill_values(merged[place], gpu, reading.source)
             else:
+                counts.append(len(reading.gpus))
                 merged.append(gpu if number == 0 else replace(gpu, sources=_sources(gpu, reading.source)))
+    nameless = [place for place, gpu in enumerate(merged) if _gpu_names(gpu).is_empty and gpu.index >= 0]
+    if len(nameless) < len(merged):
+        for place in nameless:
+            merged[place] = replace(merged[place], index=merged[place].index - counts[place])
     return tuple(merged if len(readings) < 2 else sorted(merged, key=lambda gpu: gpu.index))
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 
 from nodedoctor.facts.gpu.smi import fields
 from nodedoctor.facts.gpu.smi.flat_lines import is_flat, nest_flat_lines, parse_line
-from nodedoctor.facts.gpu.smi.merge import merge_documents
+from nodedoctor.facts.gpu.smi.merge import merge_documents, put_nameless_last
 from nodedoctor.facts.gpu.smi.query import query_columns, read_query
-from nodedoctor.facts.gpu.smi.sections import Section, inert, plain
+from nodedoctor.facts.gpu.smi.sections import UNREAD, Section, inert, plain
 from nodedoctor.patterns import regex
 
 _RULE = regex(r"\s*={3,40}\s{0,4}NVSMI LOG\s{0,4}=")
@@ -36,6 +37,12 @@ _STATES = frozenset(
 )
 """Reasons for low clocks that are trouble. Without their heading only an active one is taken: a list that may
 not be whole proves no absence."""
+_COUNTS = ("dram_correctable", "dram_uncorrectable", "sram_correctable", "sram_uncorrectable")
+"""Lines of both kinds of counts of errors."""
+_INNER = {"volatile": "ecc_errors", "aggregate": "ecc_errors"}
+"""Headings that are below one other heading only, and that."""
+_TROUBLES = ("Yes", "Active", "Required")
+"""Values that are worth a quote before others."""
 _QUERIED = regex(r"ecc_errors_(corrected|uncorrected)_(volatile|aggregate)_(total|dram|sram)")
 """A count of errors by its name in `--query-gpu`, which scripts print in front of the value."""
 _ENOUGH = 3
@@ -50,7 +57,8 @@ def read_q(text: str) -> Section | None:
     Sections cut out of the text of one GPU are that GPU's, though its name and address are not known.
     """
     roots = [root for part in _documents(inert(text)) if (root := _read_document(part)) is not None]
-    return merge_documents(roots)
+    merged = merge_documents(roots)
+    return put_nameless_last(merged) if merged else None
 
 
 def _documents(text: str) -> Iterator[str]:
@@ -74,11 +82,60 @@ def _read_document(text: str) -> Section | None:
         return queried
     root = _read_nested(text)
     if root.find("gpu") or root.find("attached_gpus"):
-        return root
+        _take_nameless_parts(root)
+        return _settle_lines(root)
     _put_queried(root)
     if gpus := _repeated_parts(root.parts):
-        return Section("", parts=[_gpu_of_parts(parts) for parts in gpus])
+        return _settle_lines(Section("", parts=[Section("gpu", parts=parts) for parts in gpus]))
     return _headless_gpu(root.parts)
+
+
+def _take_nameless_parts(root: Section) -> None:
+    """Make what is above the first GPU's name one more GPU, whose name was cut off, where it has headings."""
+    first = next((place for place, part in enumerate(root.parts) if part.name == "gpu"), 0)
+    parts = [part for part in root.parts[:first] if part.name in _PARTS or _is_lost(part)]
+    if any(part.name in _PARTS and part.parts for part in parts):
+        rest = [part for part in root.parts if part not in parts]
+        root.parts = [Section("gpu", parts=parts), *rest]
+
+
+def _settle_lines(root: Section) -> Section:
+    """The root; lines of its GPUs that lost their heading are below it, or noted as not read."""
+    unread = [part for part in root.parts if part.name != "gpu" and _is_lost(part)]
+    root.parts = [part for part in root.parts if part not in unread]
+    unread += [line for gpu in root.all("gpu") for line in _settle_gpu(gpu)]
+    if unread:
+        line = next((line for line in unread if line.text in _TROUBLES), unread[0])
+        root.parts.append(Section(UNREAD, f"{line.name}: {line.text}"))
+    return root
+
+
+def _settle_gpu(gpu: Section) -> list[Section]:
+    """Put lines without their heading below the one that has such lines; what remains of them.
+
+    A name that several headings have is of the one that the lines beside it are of.
+    """
+    strays = [inner for part in gpu.parts if _is_lost(part) for inner in (part, *part.parts)]
+    gpu.parts = [part for part in gpu.parts if part not in strays]
+    homes = {home for line in strays if (home := _home_path(line))}
+    names = Counter(line.name for line in strays)
+    unread = []
+    for heading in [part for part in gpu.parts if part.name in _INNER and part.parts]:
+        gpu.parts.remove(heading)
+        _inner_section(gpu, _INNER[heading.name]).parts.append(heading)
+    for line in strays:
+        beside = homes & _deep_names().get(line.name, set()) if names[line.name] == 1 else set()
+        home = _home_path(line) or (beside.pop() if len(beside) == 1 else None)
+        if home:
+            _inner_section(gpu, home).parts.append(Section(line.name, line.text))
+        elif line.name in _deep_names():
+            unread.append(line)
+    return unread
+
+
+def _is_lost(part: Section) -> bool:
+    """Whether a line with a value is of a section, whose heading should be above it."""
+    return bool(part.text) and (part.name in _STATES or part.name in _deep_names())
 
 
 def _repeated_parts(parts: list[Section]) -> list[list[Section]]:
@@ -91,14 +148,6 @@ def _repeated_parts(parts: list[Section]) -> list[list[Section]]:
     is_known = any(part.name in (_PARTS if part.parts else _OWN_NAMES) for part in parts)
     distinct = len(set(names)) == len(names)
     return gpus if is_known and distinct and all([part.name for part in gpu] == names for gpu in gpus) else []
-
-
-def _gpu_of_parts(parts: list[Section]) -> Section:
-    gpu = Section("gpu", parts=[part for part in parts if part.parts or _home_path(part) is None])
-    for part in parts:
-        if not part.parts and (home := _home_path(part)):
-            _inner_section(gpu, home).parts.append(part)
-    return gpu
 
 
 def _read_nested(text: str) -> Section:
@@ -187,6 +236,18 @@ def _home_paths() -> Mapping[str, str]:
             if name.count("_") > 1 and home:
                 homes_by_name.setdefault(name, {})[home] = None
     return {name: home for name, homes in homes_by_name.items() for home in _single_home(homes)}
+
+
+@cache
+def _deep_names() -> Mapping[str, set[str]]:
+    """The headings that have a line of a name, for names that no line right below a GPU has."""
+    paths = [path for row in fields.rows() for path in row.paths]
+    paths += [f"{above}/{inner}/{count}" for inner, above in _INNER.items() for count in _COUNTS]
+    homes: dict[str, set[str]] = {}
+    for home, _, name in (path.rpartition("/") for path in paths):
+        if home and name not in paths:
+            homes.setdefault(name, set()).add(home)
+    return homes
 
 
 def _single_home(homes: Mapping[str, None]) -> Iterator[str]:

@@ -6,11 +6,11 @@ The names of columns are those of `nvidia-smi --help-query-gpu`, drivers 390 to 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from nodedoctor.facts.gpu.smi.errors import error_name
-from nodedoctor.facts.gpu.smi.sections import Section, inert, plain
+from nodedoctor.facts.gpu.smi.sections import UNREAD, Section, inert, plain
 from nodedoctor.patterns import regex
 
 _HEAD = regex(r"[a-z][\w.]{0,100}(?: \[[^\]]{1,12}\])?")
@@ -84,9 +84,7 @@ def read_query(text: str) -> Section | None:
     if not rows or len(rows[0]) < 2 or not all(map(_HEAD.fullmatch, rows[0])):
         return None
     heads = [cell.partition(" ")[0] for cell in rows[0]]
-    row_values = [
-        dict(zip(heads, map(str.strip, row), strict=True)) for row in rows[1:] if len(row) == len(heads)
-    ]
+    row_values = [values for row in rows[1:] if (values := _row_values(heads, row))]
     latest = _latest_rows(row_values)
     gpus = [_gpu_section(values) for values in latest]
     if not any(gpu.parts for gpu in gpus):
@@ -95,7 +93,16 @@ def read_query(text: str) -> Section | None:
     header = [
         Section("attached_gpus" if name == "count" else name, latest[0][name]) for name in sorted(shared)
     ]
+    if unread := next((row for row in rows[1:] if not _row_values(heads, row)), None):
+        header.append(Section(UNREAD, ", ".join(unread)))
     return Section("", parts=[*header, *gpus])
+
+
+def _row_values(heads: Sequence[str], row: Sequence[str]) -> dict[str, str]:
+    """The cells by their heads; {} where it is none of theirs: an index is a number, or an error."""
+    values = dict(zip(heads, map(str.strip, row), strict=False)) if len(row) == len(heads) else {}
+    index = values.get("index", "0")
+    return values if index.isdecimal() or error_name(index) else {}
 
 
 def query_columns(line: str) -> int:

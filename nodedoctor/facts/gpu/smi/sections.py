@@ -12,6 +12,8 @@ from xml.parsers import expat
 
 from nodedoctor.patterns import regex
 
+UNREAD = "unread_line"
+"""The name of a part that quotes a line of the text that is of no GPU, or of no section of one."""
 _CONTROL = regex("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _NO_WORD = regex(r"[^a-z0-9]+")
 

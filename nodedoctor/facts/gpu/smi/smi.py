@@ -19,7 +19,7 @@ from nodedoctor.facts.gpu.smi.errors import (
 )
 from nodedoctor.facts.gpu.smi.gpu import gpu_of
 from nodedoctor.facts.gpu.smi.q import read_q
-from nodedoctor.facts.gpu.smi.sections import Section, inert, read_xml
+from nodedoctor.facts.gpu.smi.sections import UNREAD, Section, inert, read_xml
 from nodedoctor.facts.gpu.smi.values import leading_integer
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record, replace
@@ -110,9 +110,13 @@ def _read_sections(observation: Observation, root: Section | None) -> GpuReading
     sections = list(root.all("gpu"))
     numbers = _gpu_indexes(sections, list(lost_gpus(_printed_text(observation))))
     attached = leading_integer(root.value("attached_gpus") or "")
+    unread = root.value(UNREAD)
     whole_text = attached == len(sections) or observation.probe == XML
     gpus = tuple(
-        replace(gpu_of(index, section), numbered=whole_text or section.value("index") is not None)
+        replace(
+            gpu_of(index, section),
+            numbered=index >= 0 and (whole_text or section.value("index") is not None),
+        )
         for index, section in zip(numbers, sections, strict=True)
     )
     reading = GpuReading(
@@ -122,12 +126,22 @@ def _read_sections(observation: Observation, root: Section | None) -> GpuReading
         counted=attached,
         gpus=gpus,
         lost=tuple(lost_gpu for gpu in gpus if (lost_gpu := _nameless_gpu(gpu))),
+        interrupted="unparsable" if unread else None,
+        interrupted_note=f"{observation.probe}: nothing shows what {unread!r} is of" if unread else "",
     )
     return _finish_reading(reading, observation)
 
 
 def _gpu_indexes(sections: list[Section], failed: list[LostGpu]) -> list[int]:
-    """NVML's indexes of the GPUs shown: it numbers them by bus address, those that are lost included."""
+    """NVML's indexes of the GPUs shown: it numbers them by bus address, those that are lost included.
+
+    Those that nothing names are behind others, of which they may be some: they are counted from the end.
+    """
+    with_name = [
+        section for section in sections if section.text or section.value("index", "uuid", "gpu_uuid")
+    ]
+    if 0 < len(with_name) < len(sections):
+        return [*_gpu_indexes(with_name, failed), *range(len(with_name) - len(sections), 0)]
     indexes = [leading_integer(section.value("index") or "") for section in sections]
     distinct = {index for index in indexes if index is not None}
     if len(distinct) == len(sections):  # `--query-gpu` says them
@@ -165,14 +179,15 @@ def _finish_reading(reading: GpuReading, observation: Observation) -> GpuReading
     asked_for_some = observation.answered and complete and observation.probe == Q  # `-q -i 4` shows one only
     reason = "not-visible-here" if asked_for_some else Unseen.of(observation).reason
     interrupted = None if observation.answered and hidden <= 0 and complete else reason
+    note = _interruption_note(observation, reading.counted, len(gpus)) if interrupted else ""
     return replace(
         reading,
         gpus=gpus,
         lost=all_lost,
         init_error=failed,
         nvml_version=library_version(printed),
-        interrupted=interrupted,
-        interrupted_note=_interruption_note(observation, reading.counted, len(gpus)) if interrupted else "",
+        interrupted=reading.interrupted or interrupted,
+        interrupted_note=reading.interrupted_note or note,
         seconds=observation.seconds or None,
     )
 
