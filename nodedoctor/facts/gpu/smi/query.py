@@ -33,6 +33,7 @@ fan_speed                                fan.speed
 performance_state                        pstate
 gpu_recovery_action                      gpu_recovery_action
 pci/bus_id                               pci.bus_id gpu_bus_id
+pci/replays_since_reset                  pcie.replay_counter
 mig_mode/current                         mig.mode.current
 mig_mode/pending                         mig.mode.pending
 pci/gpu_link_info/pcie_generation/current pcie.link.gen.current pcie.link.gen.gpucurrent
