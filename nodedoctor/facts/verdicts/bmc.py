@@ -51,14 +51,14 @@ _CHASSIS = regex(r"[ \t]*(?P<name>[A-Z][\w/ -]{2,30}?(?:Fault|Overload))[ \t]*: 
 def verdicts(output: str) -> Iterator[Verdict]:
     """Sensors that are not well, and events of faults that nothing later ended."""
     events: dict[tuple[str, str], str] = {}
-    seen: set[tuple[str, str]] = set()
-    well: set[str] = set()
+    shown_events: set[tuple[str, str]] = set()
+    sound_names: set[str] = set()
     sensors, sick = 0, 0
     for line in output.splitlines():
         cells = [cell.strip() for cell in line.split("|" if "|" in line else ",")]
         if event := _EVENT.match(line):
             _add_event(events, event)
-            seen.add((event["sensor"].strip(), event["event"].strip()))
+            shown_events.add((event["sensor"].strip(), event["event"].strip()))
         elif state := _CHASSIS.match(line):
             sensors += 1
             if state["state"] == "true":
@@ -70,14 +70,14 @@ def verdicts(output: str) -> Iterator[Verdict]:
                 sick += verdict.result in ("warn", "fail")
                 yield verdict
             elif cells[-1] and "ok" in cells[2:4]:
-                well |= {cells[0], f"#0x{cells[1][:2].lower()}"} if len(cells) == 5 else {cells[0]}
+                sound_names |= {cells[0], f"#0x{cells[1][:2].lower()}"} if len(cells) == 5 else {cells[0]}
     for (sensor, words), line in events.items():
-        if _FAULT.search(words) and not (_LASTING.search(words) and _shows_sensor(sensor, well)):
+        if _FAULT.search(words) and not (_LASTING.search(words) and _shows_sensor(sensor, sound_names)):
             sick += 1
             when = line.split("|")[1].strip()
             yield _of_bmc("warn", f"event of {when}: {sensor}: {words}", f"event:{sensor}", line)
     if not sick:
-        counts = f"{count_with_noun(sensors, 'sensor')} and {count_with_noun(len(seen), 'event')}"
+        counts = f"{count_with_noun(sensors, 'sensor')} and {count_with_noun(len(shown_events), 'event')}"
         yield _of_bmc("pass", f"{counts}, none of a fault")
 
 

@@ -69,7 +69,7 @@ def node(output: str) -> Iterator[Verdict]:
     """Conditions that are not as on a healthy node, GPUs that pods do not get, and what is well."""
     parts = _split_sections(output)
     conditions = [*_CONDITION.finditer(parts.get("Conditions:", ""))] or [*_DATED.finditer(output)]
-    judged = 0
+    known_count = 0
     for row in conditions:
         if result := _result_of(row):
             columns = " ".join(_columns(row))
@@ -77,7 +77,7 @@ def node(output: str) -> Iterator[Verdict]:
             if result == "note":
                 words = f"{words}: whether that is a fault is not known, not judged"
             yield _of_node(result, words, f"condition:{row['type']}", row[0])
-        judged += result != "note"
+        known_count += result != "note"
     if cordoned := _CORDONED.search(output):
         yield _of_node("note", "the node is cordoned (Unschedulable: true)", "cordoned", cordoned[0])
     yield from _gpu_verdicts(parts)
@@ -88,7 +88,7 @@ def node(output: str) -> Iterator[Verdict]:
     ready = next((row for row in conditions if row["type"] == "Ready" and row["status"] == "True"), None)
     if ready:
         count = count_with_noun(len(conditions), "condition")
-        count = f"{count} read" if judged == len(conditions) else f"{judged} of {count} judged"
+        count = f"{count} read" if known_count == len(conditions) else f"{known_count} of {count} judged"
         yield _of_node("pass", f"Ready is True, {count}", quote=ready[0])
 
 
