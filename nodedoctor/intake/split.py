@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.intake.all_shapes import QUERY, SHAPES
-from nodedoctor.intake.answers import answer_shape
+from nodedoctor.intake.answers import answer_shape, silent_node
 from nodedoctor.intake.commands import (
     asks_machine,
     bare_query_columns,
@@ -184,21 +184,26 @@ def _host_labels(lines: list[str], heads: _Heads) -> set[str]:
         if form := numbered_form(name):
             forms.setdefault(form, set()).add(name)
     siblings = {name for same in forms.values() if len(same) > 1 for name in same}
-    return {
+    answers = {
+        label["host"]
+        for line, command in zip(lines, elsewhere, strict=True)
+        if command and (label := _LABEL.match(line)) and answer_shape(label["rest"], command)
+    }
+    return answers | {
         name
         for number, name in names
         if name in siblings or elsewhere[number] or sum(line.startswith(f"{name}:") for line in lines) > 1
     }
 
 
-def _asked_elsewhere(lines: list[str]) -> list[bool]:
-    """For each line whether the prompt above it asks other nodes."""
-    answers, is_asked = [], False
+def _asked_elsewhere(lines: list[str]) -> list[str]:
+    """For each line what was typed at the prompt above it, where that asks other nodes; "" elsewhere."""
+    commands, command = [], ""
     for line in lines:
         if prompt := match_prompt(line):
-            is_asked = is_elsewhere(prompt.command)
-        answers.append(is_asked)
-    return answers
+            command = prompt.command if is_elsewhere(prompt.command) else ""
+        commands.append(command)
+    return commands
 
 
 def _by_label(lines: list[str], labels: set[str]) -> Parts:
@@ -353,6 +358,8 @@ class _Walk:
             self._begin_command(number, line, prompt)
         elif (heading := self._headings.node_of(line, self._command))[0]:
             self._begin_node(number, *heading)
+            if silent_node(line):
+                self._leave(number, line)
         elif self._shape is not None and _ends(self._shape, line):
             self.close()
             self._leave(number, line)

@@ -645,7 +645,7 @@ def test_every_tool_tells_the_same(fact, text):
     assert (one.link_layer, one.lid, one.sm_lid) == ("InfiniBand", 65535, 0)
 
 
-@pytest.mark.parametrize("kept", ["hca_id|state", "hca_id|state|link_layer", "hca_id|port:|state", "_id|state"])
+@pytest.mark.parametrize("kept", ["hca_id|state", "hca_id|state|layer", "hca_id|port:|state", "_id|state"])
 def test_lines_chosen_out_of_ibv_devinfo_are_of_the_adapter_above_them(kept: str):
     down = DEVINFO.replace("mlx5_0", "mlx5_1").replace("PORT_INIT (2)", "PORT_DOWN (1)")
     text = "".join(line for line in (DEVINFO + down).splitlines(keepends=True) if re.search(kept, line))

@@ -90,9 +90,11 @@ def read_query(text: str) -> Section | None:
     ]
     latest = _latest_rows(row_values)
     gpus = [_gpu_section(values) for values in latest]
+    shared = {"driver_version", "count"}.intersection(heads) if latest else set()
     if not any(gpu.parts for gpu in gpus):
+        gpus = []
+    if not gpus and len(shared) < len(heads):
         return None
-    shared = {"driver_version", "count"}.intersection(heads)
     header = [
         Section("attached_gpus" if name == "count" else name, latest[0][name]) for name in sorted(shared)
     ]
