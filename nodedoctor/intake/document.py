@@ -137,7 +137,8 @@ def of_fleet(fleet: Mapping[str, Any], *, is_part: bool = False) -> str:
             return f"{len(hosts)} of {number} {words}: {comma_list(hosts, 4)}"
     oddities = [oddity for oddity in fleet.get("oddities") or () if isinstance(oddity, dict)]
     if oddities:
-        return f"{number} differ: {oddities[0]['title']}: {oddities[0]['summary']}{and_more(len(oddities) - 1)}"
+        first, more = oddities[0], and_more(len(oddities) - 1)
+        return f"{number} differ: {first['title']}: {first['summary']}{more}"
     if (verdict := fleet.get("verdict")) in ("fail", "warn"):
         return f"{number}: {verdict}"
     return f"no problem found on the {len(nodes)} that did" if is_part else f"no problem found on {number}"
