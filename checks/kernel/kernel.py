@@ -43,7 +43,8 @@ def pcie(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     Judges: FAIL for uncorrected PCIe errors of GPUs and adapters and lost links, WARN for floods of corrected
     ones.
     Fix: Reseat the card or riser; watch pcie.replays.
-    Threshold: 100 corrected errors of one device in one log, or 20 with one a minute: operational experience.
+    Threshold: 100 corrected errors of one device in one log, with those that the kernel did not print, or 20
+    with one a minute: operational experience.
     False positives: A drive that was pulled on purpose is reported as a surprise removal.
     Error texts:
     - PCIe Bus Error: severity=
@@ -75,6 +76,8 @@ def _pcie_device(
     subject: str, owner: str | None, events: list[PcieError], log: KernelLog, cures: Sequence[When]
 ) -> Finding:
     kinds = Counter(event.severity for event in events)
+    for event in events:
+        kinds[event.severity] += event.suppressed
     counts = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
     summary = f"{owner or 'another device'}: {counts}{times(events)}"
     worst = [event for event in events if event.severity != "corrected"] or events

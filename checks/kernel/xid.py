@@ -21,7 +21,7 @@ from nodedoctor.steps import keep, look, reboot
 from nodedoctor.wording import SUMMARY, clause, first_few, fitting, sentences, shortened
 
 from .pci_address import gpu_at, gpu_index, subject_of
-from .xid_meaning import JudgedXid, judge_events, link_behind, of_programs, recovery_asked
+from .xid_meaning import JudgedXid, is_spent, judge_events, link_behind, of_programs, recovery_asked
 from .xid_programs import clean, excusable, excuse, of_wide_jobs
 
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
@@ -129,7 +129,9 @@ def _gpu_finding(errors: list[JudgedXid], subject: str, index: str | None) -> Fi
         f"{worst.times}{processes}: {clause(meaning)}{others}",
         f"{worst.times}: {clause(meaning)}{others}",
     )
-    leading = next((error for error in errors if error.code == 154), worst)  # the driver's own word wins
+    # The driver's own word wins, but for a reset that has no spare to use.
+    wins = not is_spent(worst.code, worst.events)
+    leading = next((error for error in errors if error.code == 154 and wins), worst)
     fix = _gpu_fix(leading, index, worst)
     build = Finding.fail if worst.status is Status.FAIL else Finding.warn
     head = f"GPU {subject.partition(':')[2]}: Xid {worst.code}"

@@ -14,6 +14,7 @@ from nodedoctor.record import record
 
 _CONTAINED = 94
 """Contained to one program, and still an uncorrectable memory error: the hardware's, unlike its bucket."""
+_NO_SPARE = 64
 _LINK_CODES = (74, *range(144, 151))
 _LINK_SECONDS = 30.0
 """A link that went down within so much before explains a refused peer access (catalogue, XID_137_FLOW)."""
@@ -26,6 +27,8 @@ _NVLINK5 = regex(
 _LINK_REGISTERS = regex(
     r"\blink (?P<link>\d{1,2}) ?\((?P<words>0x[0-9a-fA-F]{1,8}(?:, ?0x[0-9a-fA-F]{1,8}){1,9})\)"
 )
+_SPENT = regex(r"All reserved rows|(?:[Tt]able|[Ll]ist) is full")
+"""What the driver writes behind an Xid 64 where no spare is left: a reset has none to use."""
 _RANK = (Status.FAIL, Status.WARN, Status.PASS)
 
 
@@ -59,7 +62,13 @@ def judge_events(events: Iterable[LoggedXid], branch: int) -> list[JudgedXid]:
         by_code.setdefault(code, [event])
     errors = [error for code, group in by_code.items() if (error := _judge_code(code, tuple(group), branch))]
     return sorted(
-        errors, key=lambda error: (_RANK.index(error.status), error.code == 154, error.events[0].when.at)
+        errors,
+        key=lambda error: (
+            _RANK.index(error.status),
+            error.code == 154,
+            not is_spent(error.code, error.events),
+            error.events[0].when.at,
+        ),
     )
 
 
@@ -125,9 +134,18 @@ def _judge_code(code: int, events: tuple[LoggedXid, ...], branch: int) -> Judged
         status = Status.PASS
     if row.legacy:
         status = Status.WARN
+    if is_spent(code, events):
+        meaning = "A bad memory row could not be replaced: the spares are used up"
+        advice_text = "A reset does not help, as no spare row is left: request a replacement of the GPU."
+        return JudgedXid(code, status, meaning, "replace", advice_text, events)
     return JudgedXid(
         code, status, row.meaning, advice.action, _xid_advice(row, events), events, row.of_program
     )
+
+
+def is_spent(code: int, events: Iterable[LoggedXid]) -> bool:
+    """Whether a GPU's memory has no spare rows left, says the driver."""
+    return code == _NO_SPARE and any(_SPENT.search(event.text) for event in events)
 
 
 def _xid_advice(row: table.XidRow, events: Iterable[LoggedXid]) -> str:

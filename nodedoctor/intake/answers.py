@@ -75,7 +75,16 @@ HOST_NAME = _answer(
     "net",
     "hostname(1), net-tools and Debian's",
 )
+GPU_COUNT = _answer(
+    r"nvidia-smi (?:-L|--list-gpus)\s{0,4}(?:2>\S{1,12}\s{0,4})?\|\s{0,4}"
+    r"(?:wc -l|grep (?:-c|-ic|-ci|-i -c|-c -i)\b)|--query-gpu[= ]['\"]?count\b(?!,)[^|;\n]{0,40}noheader",
+    r" {0,8}\d{1,3}",
+    "the number of GPUs",
+    "nvidia-smi-list",
+    "wc(1), nvidia-smi(1)",
+)
 ANSWERS: tuple[Answer, ...] = (
+    GPU_COUNT,
     _GROUP,
     _IS_ACTIVE,
     _FREQUENCY,
@@ -103,6 +112,25 @@ ANSWERS: tuple[Answer, ...] = (
         "coreutils 8 to 9; errno(3), EROFS",
     ),
 )
+
+
+_SILENT = regex(
+    r"(?:[\w.-]{1,64}: )?ssh: (?:connect to host (?P<ssh>[\w.-]{1,64}) port \d{1,5}: "
+    r"(?:No route to host|Connection (?:refused|timed out|reset by peer)|Operation timed out"
+    r"|Network is unreachable|Host is down)|Could not resolve hostname (?P<dns>[\w.-]{1,64}): )"
+    r"|pdsh@[\w.-]{1,64}: (?P<pdsh>[\w.-]{1,64}): (?:ssh exited with exit code 255|command timeout)"
+    r"|clush: (?P<clush>[\w.,[\]-]{1,200})(?: \(\d{1,5}\))?: (?:exited with exit code 255|command timeout)"
+    r"|(?P<ansible>[\w.-]{1,64}) \| UNREACHABLE! =>"
+    r"|\[\d{1,5}\] [\d:]{8} \[FAILURE\] (?P<pssh>[\w.-]{1,64}) (?:Exited with error code 255|Timed out)"
+)
+"""A node that could not be asked: OpenSSH 6 to 10, pdsh 2.18 to 2.35, ClusterShell 1.6 to 1.9, ansible 2.9 to
+2.19, pssh 2.3."""
+
+
+def silent_node(line: str) -> str:
+    """The node that a line says could not be asked; "" for any other line."""
+    match = _SILENT.match(line.strip())
+    return next(filter(None, match.groups()), "") if match else ""
 
 
 def answer_shape(line: str, command: str) -> Shape | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from nodedoctor.facts.driver.driver import RIVALS
 from nodedoctor.intake.answers import (
+    GPU_COUNT,
     HOST_ADDRESSES,
     HOST_NAME,
     governors,
@@ -240,7 +241,9 @@ def link_errors(pieces: Sequence[Piece]) -> str:
 
 def gpu_list(pieces: Sequence[Piece]) -> str:
     """The longest `nvidia-smi -L`; where a text ends with it, it may go on, and that is marked."""
-    piece = max(pieces, key=lambda piece: piece.text.count("\n"))
+    piece = max(pieces, key=lambda piece: (piece.shape is not GPU_COUNT.shape, piece.text.count("\n")))
+    if piece.shape is GPU_COUNT.shape:
+        return f"{piece.text.split()[0]}\n"
     return f"{piece.text}{'...' if piece.is_last or piece.is_cut else ''}\n"
 
 

@@ -13,7 +13,7 @@ from nodedoctor.intake.shape import Shape
 from nodedoctor.patterns import regex
 from nodedoctor.report.document import Report
 from nodedoctor.report.page import lead
-from nodedoctor.wording import about, comma_list, count_with_noun
+from nodedoctor.wording import about, and_more, comma_list, count_with_noun
 
 SCHEMA = "nodedoctor.read/1"
 _ABSENT = regex(r"no (?P<what>.{3,60}) in (?P<where>(?P<lines>\d+) lines? .*)")
@@ -76,7 +76,9 @@ def headline(reading: Reading) -> str:
         is_rest = failed and not lead(report) and statements(report)
         parts.append("the rest shows no problem" if is_rest else _of_node(report, reading))
     elif reading.fleet is not None:
-        parts.append(of_fleet(reading.fleet))
+        parts.append(of_fleet(reading.fleet, is_part=bool(reading.silent)))
+    if parts and reading.silent:
+        parts.insert(0, f"{comma_list(reading.silent, 4)} did not answer")
     if reading.triage is not None:
         parts.insert(0 if failed else len(parts), str(reading.triage.get("headline", "")))
     if parts:
@@ -130,16 +132,20 @@ def _unjudged_text(report: Report) -> str:
     return next((about(item["subject"] or "", item["summary"]) for item in match), "")
 
 
-def of_fleet(fleet: Mapping[str, Any]) -> str:
-    """How a fleet is, in one clause."""
+def of_fleet(fleet: Mapping[str, Any], *, is_part: bool = False) -> str:
+    """How a fleet is, in one clause; `is_part` where other nodes did not answer."""
     nodes = [node for node in fleet.get("nodes") or () if isinstance(node, dict)]
     number = count_with_noun(len(nodes), "node")
     for status, words in (("fail", "failed"), ("warn", "have warnings")):
         if hosts := [node["host"] for node in nodes if status in (node.get("status"), node.get("verdict"))]:
             return f"{len(hosts)} of {number} {words}: {comma_list(hosts, 4)}"
+    oddities = [oddity for oddity in fleet.get("oddities") or () if isinstance(oddity, dict)]
+    if oddities:
+        first, more = oddities[0], and_more(len(oddities) - 1)
+        return f"{number} differ: {first['title']}: {first['summary']}{more}"
     if (verdict := fleet.get("verdict")) in ("fail", "warn"):
         return f"{number}: {verdict}"
-    return f"no problem found on {number}"
+    return f"no problem found on the {len(nodes)} that did" if is_part else f"no problem found on {number}"
 
 
 def kinds(reading: Reading) -> list[str]:

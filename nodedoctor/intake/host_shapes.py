@@ -33,8 +33,8 @@ LSMOD = by_head(
 )
 
 _BMC_EVENT = (
-    r"[\da-f]{1,5} \| \d\d/\d\d/\d{2,4}[ \t]{0,9}\| [\d:]{8}[^\n|]{0,6}\| [^\n|]{2,60}\| [^\n|]{2,80}"
-    r"\| (?:Deass|Ass)erted[^\n]{0,80}"
+    r"[\da-f]{1,5} \| \d\d/\d\d/\d{2,4}[ \t]{0,9}\| [\d:]{8}[^\n|]{0,6}\| [^\n|]{2,60}\| "
+    r"(?:[^\n|]{2,80}\| (?:Deass|Ass)erted[^\n]{0,80}|[^\n|]{2,80})"
 )
 _BMC_STATE = r"(?:ok|n[scra]|cr|[lu](?:n[cr]|cr))"
 _BMC_SENSORS = (
@@ -44,7 +44,14 @@ _BMC_SENSORS = (
     rf"|(?:-?\d[\d.]{{0,12}}|0x[\da-f]{{1,4}}|na) {{0,20}}\| [^\n|]{{2,20}}\|"
     rf" (?:{_BMC_STATE}|0x[\da-f]{{1,4}}) {{0,8}}(?:\| [^\n|]{{2,20}}){{6}})"
 )
-"""Rows of `ipmitool sel list`, and of `sdr elist`, `sdr list` and `sensor`."""
+_BMC_CSV = (
+    rf"[A-Za-z\d][\w ./#()-]{{1,40}},(?:[\dA-F]{{2}}h|-?\d[\d.]{{0,12}},"
+    rf"(?:RPM|Volts|Amps|Watts|degrees [CF]|percent|unspecified)),{_BMC_STATE}(?:,[^\n]{{0,200}})?"
+)
+_BMC_CHASSIS = (
+    r"(?:(?:Main Power|Power Control|Cooling/Fan|Drive) Fault|Power Overload)[ \t]{0,20}: (?:true|false)"
+)
+"""Rows of `ipmitool sel list`; of `sdr elist`, `sdr list`, `sensor`; of `-c sdr`; of `chassis status`."""
 
 HOST_SHAPES: tuple[Shape, ...] = (
     by_head(
@@ -254,8 +261,13 @@ HOST_SHAPES: tuple[Shape, ...] = (
         tool="edac-util -v",
     ),
     by_lines(
-        ("sserted", "| ok", "| cr", "| nr", "| nc", "| ns"),
-        rf"{FRONT}[ \t]{{0,12}}(?!std(?:out|err) )(?:{_BMC_EVENT}|{_BMC_SENSORS})[ \t]{{0,20}}$",
+        (
+            *("sserted", "| ok", "| cr", "| nr", "| nc", "| ns"),
+            *(" #0x", " | Power Supply ", " | Fan ", " | Temperature ", " | Memory ", " | Processor "),
+            *(",ok", ",cr", ",nr", ",nc", ",ns", " Fault", "Power Overload"),
+        ),
+        rf"{FRONT}[ \t]{{0,12}}(?!std(?:out|err) )"
+        rf"(?:{_BMC_EVENT}|{_BMC_SENSORS}|{_BMC_CSV}|{_BMC_CHASSIS})[ \t]{{0,20}}$",
         "ipmitool",
         "ipmitool",
         "ipmitool 1.8, lib/ipmi_sdr.c, ipmi_sensor.c, ipmi_sel.c",

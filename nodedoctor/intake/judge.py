@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
+from nodedoctor.intake.answers import silent_node
 from nodedoctor.intake.convert import CONVERTED
 from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, ignore_path, units
 from nodedoctor.intake.job_lines import line_runs, sort_lines
@@ -86,6 +87,8 @@ class Reading:
         self.unrecognised: list[Unrecognised] = []
         self.notes: list[str] = []
         self.nodes: list[Node] = []
+        self.silent: list[str] = []
+        """Nodes that were asked beside those that answered, and could not be reached."""
         self.triage: Json | None = None
         self.fleet: Json | None = None
 
@@ -172,7 +175,7 @@ def _sort_unit(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
 
 
 def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
-    parts = _unit_parts(unit)
+    parts = _note_silent(_unit_parts(unit), reading)
     size = sum(len(piece.text) for piece in parts.pieces)
     if size > room:
         reading.notes.append(
@@ -202,6 +205,17 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
             pile.logs.append((unit, mine, mixed))
             pile.shows_job |= lines.shows_job
     return size
+
+
+def _note_silent(parts: Parts, reading: Reading) -> Parts:
+    """The parts without the lines of nodes that did not answer, where others did: those are noted."""
+    if not parts.pieces:
+        return parts
+    names = {number: name for number, line in parts.rest if (name := silent_node(line))}
+    new = [name for name in dict.fromkeys(names.values()) if name not in reading.silent]
+    reading.silent += new
+    reading.notes += [f"{name} could not be asked: nothing is known of it" for name in new]
+    return replace(parts, rest=tuple(entry for entry in parts.rest if entry[0] not in names))
 
 
 def _take_nccl_lines(unit: Unit, lines: Sequence[tuple[int, str]], pile: _Pile) -> list[tuple[int, str]]:
@@ -460,4 +474,5 @@ def _judge_fleet(reading: Reading) -> None:
 
 
 def _safe_name(name: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name)[:64] or "unnamed"
+    letters = (letter if letter.isalnum() or letter in "-." else "-" for letter in name if letter not in "[]")
+    return "".join(letters)[:64] or "unnamed"

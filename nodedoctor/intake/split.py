@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.intake.all_shapes import QUERY, SHAPES
-from nodedoctor.intake.answers import answer_shape
+from nodedoctor.intake.answers import answer_shape, silent_node
 from nodedoctor.intake.commands import (
     asks_machine,
     bare_query_columns,
@@ -389,6 +389,8 @@ class _Walk:
             self._begin_command(number, line, prompt)
         elif (heading := self._headings.node_of(line, self._command))[0]:
             self._begin_node(number, *heading)
+            if silent_node(line):
+                self._leave(number, line)
         elif self._shape is QUERY and self._shows_again(line):
             self.close()
             self._begin_table(number, line)

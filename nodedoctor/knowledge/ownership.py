@@ -34,11 +34,12 @@ _BY_ACTION: Mapping[Action, tuple[Owner, Move]] = {
 }
 
 # A link of one GPU that is down is hardware until a reset proves otherwise, and on a rented node a reset is
-# not the first step: who rents asks for another node.
+# not the first step: who rents asks for another node. Heat and a power brake are of fans and supplies first.
 _BY_CHECK: Mapping[str, tuple[Owner, Move]] = {
     "nvlink.links": ("provider", "replace-node"),
     "fabric.nvswitch": ("provider", "replace-node"),
     "kernel.memory": ("provider", "replace-node"),
+    "thermal.throttle": ("provider", "investigate"),
     "pairs.node": ("administrator", "investigate"),
     "pairs.path": ("administrator", "investigate"),
     "pairs.group": ("administrator", "investigate"),

@@ -6,6 +6,7 @@ import pytest
 import smi_texts
 from pastes import PASTES
 
+from nodedoctor.intake.document import headline
 from nodedoctor.intake.judge import Reading, read
 from nodedoctor.intake.outputs import NodeOutput, readable, snapshot_of
 from nodedoctor.intake.split import split
@@ -354,3 +355,103 @@ def test_what_our_own_advice_prints_is_known(command: str, answer: str):
     result = reading(f"$ {command}\n{answer}")
     assert result.recognised and not result.unrecognised
     assert result.triage is None and not result.nodes
+
+
+COUNTED = {
+    "pdsh": ('$ pdsh -w d[1-4] "{0}"\n', "{1}: {2}\n"),
+    "clush -b": ("$ clush -bw d[1-4] '{0}'\n", f"{'-' * 15}\n{{1}}\n{'-' * 15}\n{{2}}\n"),
+    "ansible": ('$ ansible all -m shell -a "{0}"\n', "{1} | CHANGED | rc=0 >>\n{2}\n"),
+}
+"""How programs show what several nodes answered: what was typed, and each answer."""
+
+
+def fan_out(program: str, command: str, answers: list[str]) -> str:
+    typed, shown = COUNTED[program]
+    rows = (shown.format("", f"d{number}", answer) for number, answer in enumerate(answers, 1))
+    return typed.format(command) + "".join(rows)
+
+
+@pytest.mark.parametrize("program", COUNTED)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "nvidia-smi -L | wc -l",
+        "nvidia-smi --list-gpus 2>/dev/null | grep -c GPU",
+        "nvidia-smi --query-gpu=count --format=csv,noheader | head -1",
+    ],
+)
+@pytest.mark.parametrize("last", ["8", "6"])
+def test_a_number_has_its_meaning_from_its_command(program: str, command: str, last: str):
+    result = reading(fan_out(program, command, ["8", "8", "8", last]))
+    found = headline(result)
+    assert len(result.nodes) == 4
+    if last == "8":
+        assert found.startswith("no problem found on 4 nodes")
+    else:
+        assert "d4 has 6" in found and "no problem" not in found
+
+
+@pytest.mark.parametrize("command", ["ls | wc -l", "cat /proc/loadavg", "nvidia-smi -L | sort"])
+def test_a_number_below_another_command_is_no_number_of_gpus(command: str):
+    assert not reading(fan_out("pdsh", command, ["8", "8", "6"])).nodes
+
+
+LINK = "4: {}: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {} qdisc mq state UP mode DEFAULT qlen 1000"
+
+
+@pytest.mark.parametrize("program", ["pdsh", "ansible"])
+@pytest.mark.parametrize(
+    ("names", "sizes", "said"),
+    [
+        (["eth2"] * 4, [4200, 4200, 4200, 1500], "MTU of eth2: d4 has 1500"),
+        (["ens3np0"] * 4, [1500, 9000, 1500, 1500], "MTU of ens3np0: d2 has 9000"),
+        (["ens3np0"] * 2, [1500, 9000], "MTU of ens3np0: too few nodes"),
+        (["eth2"] * 4, [9000] * 4, ""),
+        (["docker0"] * 4, [1500, 1500, 1500, 9000], ""),
+        (["eth2", "eth2", "eth2", "eth3"], [9000, 9000, 9000, 1500], ""),
+    ],
+)
+def test_nodes_of_a_fan_out_differ_in_the_mtu_of_one_interface(
+    program: str, names: list[str], sizes: list[int], said: str
+):
+    answers = [LINK.format(name, size) for name, size in zip(names, sizes, strict=True)]
+    found = headline(reading(fan_out(program, "ip link show", answers)))
+    assert (said in found) if said else "no problem found" in found
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (["2, 560.35.03"] * 3 + ["2, 550.90.07"], "NVIDIA driver: d4 has 550.90.07"),
+        (["4, 560.35.03"] * 3 + ["2, 560.35.03"], "d4 has 2"),
+        (["4, 560.35.03"] * 4, ""),
+    ],
+)
+def test_nodes_of_a_fan_out_differ_in_what_was_asked_of_the_driver(answers: list[str], said: str):
+    command = "nvidia-smi --query-gpu=count,driver_version --format=csv,noheader | head -1"
+    found = headline(reading(fan_out("ansible", command, answers)))
+    assert (said in found) if said else found.startswith("no problem found on 4 nodes")
+
+
+SILENT = (
+    'd4 | UNREACHABLE! => {\n    "changed": false,\n    "unreachable": true\n}\n',
+    "d4: ssh: connect to host d4 port 22: Connection timed out\n"
+    "pdsh@adm: d4: ssh exited with exit code 255\n",
+    "clush: d4: exited with exit code 255\n",
+    "ssh: Could not resolve hostname d4: Name or service not known\n",
+    "[4] 09:10:11 [FAILURE] d4 Exited with error code 255\n",
+)
+
+
+@pytest.mark.parametrize("silent", SILENT)
+@pytest.mark.parametrize("place", ["last", "between"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_node_that_did_not_answer_is_said_by_name(silent: str, place: str, count: int):
+    answers = [LINK.format("eth2", 9000)] * count
+    text = fan_out("ansible", "ip link show", answers)
+    first = text.index("\n", text.index("rc=0") + 12) + 1
+    text = text + silent if place == "last" else text[:first] + silent + text[first:]
+    result = reading(text)
+    assert result.silent == ["d4"] and len(result.nodes) == count and result.triage is None
+    assert headline(result).startswith("d4 did not answer; ")
+    assert f"no problem found on {count}" not in headline(result)

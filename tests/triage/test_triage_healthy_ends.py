@@ -338,3 +338,19 @@ def test_libraries_complain_while_they_are_taken_down(report: str, tmp_path: Pat
     log = steps(1, 30) + f"{report}\n{complaint}"
     assert judged(tmp_path, log).verdict.outcome == "clean"
     assert judged(tmp_path, log + killed).verdict.outcome == "failure"
+
+
+@pytest.mark.parametrize("last", ["Init COMPLETE", "Init START"])
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_a_communicator_that_works_is_the_end_of_the_set_up(last: str, ranks: int, tmp_path: Path) -> None:
+    line = "n5:{pid}:{pid} [{rank}] NCCL INFO {text}\n"
+    of_comm = "comm 0x77 rank {rank} nranks {ranks} cudaDev {rank} busId 4{rank}000 commId 0x3 - {step}"
+    log = ""
+    for rank in range(ranks):
+        steps_of = ["Init START", *(["Init COMPLETE"] if rank or last == "Init COMPLETE" else [])]
+        texts = [of_comm.format(rank=rank, ranks=ranks, step=step) for step in steps_of]
+        texts = ["Bootstrap : Using eno1:10.9.0.5<0>", "cudaDriverVersion 12080", *texts]
+        log += "".join(line.format(pid=700 + rank, rank=rank, text=text) for text in texts)
+    verdict = judged(tmp_path, log).verdict
+    assert ("is set up on every rank" in verdict.headline) is (last == "Init COMPLETE")
+    assert verdict.outcome == "undetermined"

@@ -88,7 +88,7 @@ def _driver_answer(
         # A child that stays open to keep the driver awake says itself when it had its answer.
         seconds=reading.seconds or observation.seconds or None,
         note=observation.note,
-        gpus=len(reading.gpus),
+        gpus=len(reading.gpus) or (0 if reading.lost or reading.init_error else reading.counted or 0),
         driver_version=reading.driver_version,
         init_error=reading.init_error,
         at=reading.interrupted_note,

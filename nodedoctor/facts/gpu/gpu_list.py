@@ -18,6 +18,8 @@ LIST = "nvidia-smi-list"
 gpu_list = pasted(LIST, "The output of nvidia-smi -L.")
 
 _GPU = re.compile(r"^[> \t]*GPU (\d{1,3}): ([^\n]{1,90}?) \(UUID: GPU-[^\n)]{1,60}\)", re.M)
+_COUNT = re.compile(r"^\d{1,3}$", re.M)
+"""What `nvidia-smi -L | wc -l` prints."""
 _ELIDED = re.compile(r"^[> \t]*(?:\[?\.{3,8}\]?|\u2026)[ \t]*$", re.M)
 
 
@@ -40,6 +42,8 @@ class ListedGpus:
         if not (gpu_list.answered and lspci.answered):
             return Unseen.skip("no outputs of both nvidia-smi -L and lspci were given")
         names = {int(row[1]): row[2] for row in _GPU.finditer(gpu_list.text)}
+        if not names and _COUNT.search(gpu_list.text):
+            return Unseen.skip("of nvidia-smi -L only the number of lines was given")
         rows = gpu_rows(lspci.text)
         if not names or not rows:
             return Unseen.of(gpu_list if not names else lspci)
@@ -53,12 +57,16 @@ class ListedGpus:
 @fact(LIST)
 @record
 class ListedNames:
-    """The models that a pasted `nvidia-smi -L` lists."""
+    """The models that a pasted `nvidia-smi -L` lists, and of how many GPUs; or their number alone."""
 
     names: frozenset[str]
+    count: int = 0
 
     @classmethod
     def parse(cls, gpu_list: Observation) -> ListedNames | Unseen:
         """Read each line of a GPU."""
-        names = frozenset(row[2] for row in _GPU.finditer(gpu_list.text))
-        return cls(names) if gpu_list.answered and names else Unseen.of(gpu_list)
+        rows = list(_GPU.finditer(gpu_list.text))
+        only = _COUNT.search(gpu_list.text)
+        if not (gpu_list.answered and (rows or only)):
+            return Unseen.of(gpu_list)
+        return cls(frozenset(row[2] for row in rows), len(rows) or int(only[0] if only else 0))

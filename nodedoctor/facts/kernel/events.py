@@ -113,12 +113,16 @@ class DriverEvent(LogEvent):
 
 @record
 class PcieError(LogEvent):
-    """An error of the PCI bus. `driver` is whose device it is, `vendor` its maker (10de) if said."""
+    """An error of the PCI bus. `driver` is whose device it is, `vendor` its maker (10de) if said.
+
+    `suppressed` are those behind it that the kernel counted and did not print.
+    """
 
     severity: Severity
     device: str | None = None
     driver: str | None = None
     vendor: str | None = None
+    suppressed: int = 0
 
 
 @record

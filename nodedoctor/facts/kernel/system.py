@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from itertools import takewhile
 
 from nodedoctor.facts.kernel.events import (
     FullKind,
@@ -34,6 +35,8 @@ _SEVERITY = regex(
     r"PCIe Bus Error: (?:severity=)?(?:(Corrected|Correctable)|(?:Uncorrect\w+ )?\(?(Non-Fatal|Fatal))",
     re.IGNORECASE,
 )
+_SUPPRESSED = regex(r"\b(?:aer|pci|pcie)_\w{1,30}: (\d{1,9}) callbacks suppressed")
+"""What the kernel says where it prints no more than so many lines in five seconds (lib/ratelimit.c)."""
 _MAKER = regex(r"device \[([0-9a-f]{4}):[0-9a-f]{4}\] error status/mask")
 _HELPLESS = regex(
     rf"\b(nvidia|mlx[45]_core) {ADDRESS}: (?:AER: can't recover|device has no AER-aware driver)"
@@ -157,7 +160,9 @@ def pcie(line: KernelLine, next_lines: Collection[str]) -> PcieError | None:
     driver = next((match.group(1) for match in below if match), driver)
     makers = (_MAKER.search(text) for text in next_lines)
     maker = next((match.group(1) for match in makers if match), None)
-    return PcieError(line.when, line.text[:EVIDENCE], severity, device, driver, maker)
+    own = takewhile(lambda text: _error_severity(text) is None, next_lines)
+    suppressed = sum(int(match[1]) for match in map(_SUPPRESSED.search, own) if match)
+    return PcieError(line.when, line.text[:EVIDENCE], severity, device, driver, maker, suppressed)
 
 
 def _error_severity(text: str) -> Severity | None:

@@ -183,19 +183,22 @@ _HCA = re.compile(r"^[> \t]*hca_id:[ \t]*([\w.-]{1,64})", re.MULTILINE)
 _GID = regex(r"GID\[ {0,4}(\d{1,4})\]:[ \t]{0,8}([\da-fA-F:.]{2,64})(?:, {0,4}(RoCE v[12]|IB/RoCE v1))?")
 """With -v; rdma-core prints the type of an entry from version 33 on."""
 _DEV_PORT = regex(r"^[> \t]*port:[ \t]*(\d{1,3})\b", re.MULTILINE)
+_DEV_STATE = regex(r"^[> \t]*state:[ \t]*PORT_", re.MULTILINE)
 
 
 def _devinfo_ports(text: str) -> Iterator[IbPort]:
     for adapter, block in _split_blocks(text, _HCA):
         about = _parse_pairs(_DEV_PORT.split(block, maxsplit=1)[0])
         part = whole_number(about.get("vendor_part_id"))
-        for port, lines in _split_blocks(block, _DEV_PORT):
+        numbered = [(int(port.group(1)), lines) for port, lines in _split_blocks(block, _DEV_PORT)]
+        # `ibv_devinfo | grep` leaves the line out that numbers the port.
+        for number, lines in numbered or ([(1, block)] if _DEV_STATE.search(block) else []):
             fields = _parse_pairs(lines)
             width = re.match(r"\d{1,2}X", fields.get("active_width", ""))
             lane = _leading_number(_SPEED, fields.get("active_speed"))
             yield IbPort(
                 adapter.group(1),
-                int(port.group(1)),
+                number,
                 state_word(_before_number(fields.get("state"))),
                 phys_word(_before_number(fields.get("phys_state"))),
                 lane * int(width.group().rstrip("X")) if lane and width else None,

@@ -22,8 +22,9 @@ _BLOCK = {
     "rdma-link": r"^([ \t]*(?:link )?{0}/{1} .*)",
     "ibstatus": r"^([> \t]*Infiniband device '{0}' port {1} status:(?:\n(?![> \t]*Infiniband)[^\S\n]*\S.*)*)",
     "ibv-devinfo": (
-        r"hca_id:[ \t]*{0}\n(?:(?![> \t]*hca_id:).*\n)*?"
-        r"([> \t]*port:[ \t]*{1}\b.*(?:\n(?![> \t]*(?:port|hca_id):)[^\S\n]*\S.*)*)"
+        r"hca_id:[ \t]*{0}(?:\n(?:(?![> \t]*hca_id:).*\n)*?(?=[> \t]*port:[ \t]*{1}\b)"
+        r"|(?:\n(?![> \t]*(?:hca_id|port):).*)*?\n(?=[> \t]*state:))"
+        r"([> \t]*(?:port|state):.*(?:\n(?![> \t]*(?:port|hca_id):)[^\S\n]*\S.*)*)"
     ),
 }
 """What each tool prints about one port, adapter and number to be filled in."""

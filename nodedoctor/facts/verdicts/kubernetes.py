@@ -39,10 +39,17 @@ _GPUS = regex(
 _DATES = regex(r"(?:[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}|<unknown>)[ \t]{0,20}")
 _WANTED = regex(r"(?:Ready|Healthy|Available)$")
 """Conditions that are True on a healthy node."""
+_NEUTRAL = regex(r"(?:IsVoter|Enabled|Running|Synced|Succeeded|O[Kk])$")
+"""Conditions whose True is no fault, and whose False is none either."""
 _UNWANTED = regex(
     r"Pressure|Problem|Error|Fail|Fault|Unavailable|Unhealthy|Deadlock|Readonly|Corrupt|Frequent|Lost|Hung|Xid"
 )
 """Conditions that are False on a healthy node: kubelet's and those of node-problem-detector."""
+_NO_FAULT = regex(r"No[A-Z]")
+"""In a reason, before what is absent: KernelHasNoDeadlock."""
+_UNHEALTHY = regex(r"[a-z]NotHealthy\b|\bErrorCode:|\bRecommended ?Action=(?!NONE\b)")
+"""How NVSentinel words a fault, whatever the condition's name: NVIDIA/NVSentinel, platform-connectors."""
+_CORDONED = regex(r"^[ \t]{0,8}Unschedulable:[ \t]{1,40}true[ \t]*$", re.MULTILINE)
 _EVENT = regex(
     r"^[ \t]{1,8}Warning[ \t]{1,20}(?P<reason>(?:SystemOOM|OOMKilling|NodeNotReady|KernelOops|TaskHung"
     r"|\w{0,40}(?:GPU|Gpu|Xid|XID))\w{0,40})"
@@ -62,15 +69,17 @@ def node(output: str) -> Iterator[Verdict]:
     """Conditions that are not as on a healthy node, GPUs that pods do not get, and what is well."""
     parts = _split_sections(output)
     conditions = [*_CONDITION.finditer(parts.get("Conditions:", ""))] or [*_DATED.finditer(output)]
+    known_count = 0
     for row in conditions:
-        wanted, status = bool(_WANTED.search(row["type"])), row["status"]
-        if (wanted and status != "True") or (
-            _UNWANTED.search(row["type"]) and not wanted and status == "True"
-        ):
-            columns = " ".join(_DATES.sub("", row[0]).split()).split(None, 2)
-            words = " ".join([f"{row['type']} is {status}", *([f"({columns[2]})"] if columns[2:] else [])])
-            result: Result = "fail" if row["type"] == "Ready" else "warn"
+        if result := _result_of(row):
+            columns = " ".join(_columns(row))
+            words = " ".join([f"{row['type']} is {row['status']}", *([f"({columns})"] if columns else [])])
+            if result == "note":
+                words = f"{words}: whether that is a fault is not known, not judged"
             yield _of_node(result, words, f"condition:{row['type']}", row[0])
+        known_count += result != "note"
+    if cordoned := _CORDONED.search(output):
+        yield _of_node("note", "the node is cordoned (Unschedulable: true)", "cordoned", cordoned[0])
     yield from _gpu_verdicts(parts)
     for event in _EVENT.finditer(parts.get("Events:", "")):
         yield _of_node("warn", " ".join(event[0].split()), f"event:{event['reason']}", event[0])
@@ -79,7 +88,32 @@ def node(output: str) -> Iterator[Verdict]:
     ready = next((row for row in conditions if row["type"] == "Ready" and row["status"] == "True"), None)
     if ready:
         count = count_with_noun(len(conditions), "condition")
-        yield _of_node("pass", f"Ready is True, {count} read", quote=ready[0])
+        count = f"{count} read" if known_count == len(conditions) else f"{known_count} of {count} judged"
+        yield _of_node("pass", f"Ready is True, {count}", quote=ready[0])
+
+
+def _columns(row: re.Match[str]) -> list[str]:
+    """A condition's reason and message, without the dates."""
+    return " ".join(_DATES.sub("", row[0]).split()).split(None, 3)[2:]
+
+
+def _result_of(row: re.Match[str]) -> Result | None:
+    """What a condition is: a fault, None where all is well, a note where its name and reason say neither."""
+    if _WANTED.search(row["type"]):
+        if row["status"] == "True":
+            return None
+        return "fail" if row["type"] == "Ready" else "warn"
+    if row["status"] != "True":
+        return None
+    reason = next(iter(_columns(row)), "")
+    is_fault = (
+        _UNWANTED.search(row["type"])
+        or _UNHEALTHY.search(row[0])
+        or (_UNWANTED.search(reason) and not _NO_FAULT.search(reason))
+    )
+    if is_fault:
+        return "warn"
+    return None if _NEUTRAL.search(row["type"]) else "note"
 
 
 def _gpu_verdicts(parts: dict[str, str]) -> Iterator[Verdict]:

@@ -105,7 +105,7 @@ def _judge_kind(nodes: Sequence[Node], label: str) -> Iterator[Oddity]:
     """The oddities of one kind; what only follows from another one is part of it."""
     oddities: dict[str, Oddity] = {}
     with_it: dict[str, list[str]] = {}
-    for trait in traits.TRAITS:
+    for trait in traits.rows_of(key for node in nodes for key in node.traits):
         oddity = _of_trait(trait, nodes, label)
         if oddity is None:
             continue

@@ -6,7 +6,7 @@ itself (serials, addresses, uptime, free memory) is not in the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from nodedoctor.fleet.compare import values
@@ -21,7 +21,8 @@ from nodedoctor.fleet.compare.values import (
     plain_value,
 )
 from nodedoctor.model import Status
-from nodedoctor.record import record
+from nodedoctor.nodeset import natural_key
+from nodedoctor.record import record, replace
 
 LONGEST = 160
 """Characters of a value that are compared and shown; ours."""
@@ -29,7 +30,7 @@ LONGEST = 160
 FACTS = frozenset(
     """
     bandwidth board container driver env fabric-manager gemm gpus host ib-loopback iommu libraries limits
-    machine nccl-tests nv-links peers rdma target-python torch
+    listed-names machine nccl-tests net nv-links peers rdma target-python torch
     """.split()  # noqa: SIM905
 )
 """The facts of a report that are read."""
@@ -78,8 +79,15 @@ class Measure:
 
 def traits(facts: Facts) -> dict[str, str]:
     """The traits a report tells of. Whatever is in it, nothing is raised."""
-    pairs = ((trait.key, trait.read(facts)) for trait in TRAITS)
+    pairs = [(trait.key, trait.read(facts)) for trait in TRAITS]
+    pairs += [(f"{_MTU}{name}", value) for name, value in values.mtus(facts).items()]
     return {key: value[:LONGEST] for key, value in pairs if value}
+
+
+def rows_of(keys: Iterable[str]) -> tuple[Trait, ...]:
+    """The table, and a row for each interface of these keys."""
+    names = sorted({key.removeprefix(_MTU) for key in keys if key.startswith(_MTU)}, key=natural_key)
+    return (*TRAITS, *(replace(_MTU_ROW, key=f"{_MTU}{name}", title=f"MTU of {name}") for name in names))
 
 
 def readings(facts: Facts) -> dict[str, float]:
@@ -115,6 +123,14 @@ TRAITS: tuple[Trait, ...] = (
         "a job that asks for all GPUs of every node does not start, or starts with the wrong ranks.",
         "Run `nodedoctor driver pcie` there: a GPU fell off the bus, or is excluded.",
         Status.FAIL,
+        rank=amount,
+    ),
+    Trait(
+        "listed",
+        "GPUs that nvidia-smi counts",
+        values.listed_count,
+        "a job that asks for all GPUs of every node does not start, or starts with the wrong ranks.",
+        "Run `nodedoctor driver pcie` there: a GPU fell off the bus, or is excluded.",
         rank=amount,
     ),
     Trait(
@@ -240,6 +256,16 @@ NCCL's text: NVIDIA/nccl, src/bootstrap.cc. Ray's: ray-project/ray, python/ray/_
 (check_version_info). That GPUs or rails are missing is a failure, as in the node's own checks; the rest is
 ours.
 """
+
+_MTU = "mtu:"
+"""What begins the key of the trait of each interface."""
+_MTU_ROW = Trait(
+    _MTU,
+    "MTU",
+    lambda facts: "",
+    "large packets of the others are dropped there, and connections hang once they carry data.",
+    "Set the majority's MTU on the odd nodes and at their switch ports: ip link set dev NAME mtu N.",
+)
 
 _REPEATS = "errors that are repeated cost time, and one node that waits makes all wait."
 

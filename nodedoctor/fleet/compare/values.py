@@ -16,6 +16,10 @@ Facts = Mapping[str, Any]
 Item = Mapping[str, Any]
 
 _QUANTITY = re.compile(r"(?:([0-9]{1,9}) x )?([0-9]{1,18}(?:\.[0-9]{1,9})?)")
+_OF_PROGRAMS = re.compile(
+    r"$|(?:lo|docker|br-|virbr|veth|vnet|tap|tun|cni|cali|cilium|flannel|lxc|lxd|kube|nodelocal|dummy)"
+)
+"""Interfaces without a device behind them, by the names their programs give."""
 IDLE_PERCENT = 5.0
 """Utilisation up to which a GPU counts as idle; ours."""
 
@@ -62,6 +66,25 @@ def links(facts: Facts) -> tuple[tuple[Item, ...], ...]:
 def gpu_count(facts: Facts) -> str:
     """How many GPUs answer."""
     return str(len(gpus(facts)) or "")
+
+
+def listed_count(facts: Facts) -> str:
+    """How many GPUs a paste lists or counts, where it shows none."""
+    count = part(facts, "listed-names").get("count") or part(facts, "gpus").get("counted")
+    return "" if gpus(facts) else word(count)
+
+
+def mtus(facts: Facts) -> dict[str, str]:
+    """The MTU of each interface that is up, by its name; not of those that programs make and count up."""
+    links = parts(part(facts, "net"), "interfaces")
+    has_devices = any(link.get("physical") for link in links)
+    return {
+        name: word(link.get("mtu"))
+        for link in links
+        if link.get("up")
+        and (link.get("physical") or not has_devices)
+        and not _OF_PROGRAMS.match(name := text(link, "name"))
+    }
 
 
 def adapter_count(facts: Facts) -> str:

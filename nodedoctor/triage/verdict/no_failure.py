@@ -102,6 +102,8 @@ def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = "the launcher ended its processes, and no line says which one failed first, or why"
     elif teardowns:
         headline = "no failure in what was read: NCCL's communicators were taken down in order"
+    elif _all_set_up(timeline):
+        headline = "NCCL is set up on every rank that is shown, and the log has nothing after it"
     elif timeline.marked(Mark.SET_UP):
         headline = "the log ends while the job is set up, and no line says why"
     elif steps := [event for event in timeline.of_kind(TrainingStep) if not event.what.answers]:
@@ -284,3 +286,10 @@ def pick_evidence(events: tuple[Event[Any], ...]) -> tuple[Event[Any], ...]:
     for event in events:
         by_line.setdefault((event.place.source, event.place.offset, event.text[:80]), event)
     return tuple(by_line.values())[:EVIDENCE]
+
+
+def _all_set_up(timeline: Timeline) -> bool:
+    """Whether each process that began a communicator says that it works."""
+    communicators = (event.what for event in timeline.of_kind(Communicator))
+    is_complete = {(item.ranks, item.rank): item.is_complete for item in communicators}
+    return bool(is_complete) and all(is_complete.values())

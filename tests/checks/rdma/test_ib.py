@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -642,6 +643,19 @@ def test_every_tool_tells_the_same(fact, text):
     (one,) = told.ports
     assert (one.name, one.state, one.phys_state, one.rate_gbps) == ("mlx5_0/1", "INIT", "LinkUp", 400.0)
     assert (one.link_layer, one.lid, one.sm_lid) == ("InfiniBand", 65535, 0)
+
+
+@pytest.mark.parametrize("kept", ["hca_id|state", "hca_id|state|layer", "hca_id|port:|state", "_id|state"])
+def test_lines_chosen_out_of_ibv_devinfo_are_of_the_adapter_above_them(kept: str):
+    down = DEVINFO.replace("mlx5_0", "mlx5_1").replace("PORT_INIT (2)", "PORT_DOWN (1)")
+    text = "".join(line for line in (DEVINFO + down).splitlines(keepends=True) if re.search(kept, line))
+    told = IbvDevinfo.parse(said(text))
+    assert isinstance(told, IbvDevinfo)
+    assert [(port.name, port.state) for port in told.ports] == [("mlx5_0/1", "INIT"), ("mlx5_1/1", "DOWN")]
+    quotes = [entry.like for port in told.ports for entry in port.said("ibv-devinfo")]
+    found = [re.search(pattern, text, re.MULTILINE) for pattern in quotes]
+    states = [match[1].partition("PORT_")[2].split()[0] for match in found if match]
+    assert states == ["INIT", "DOWN"]
 
 
 def test_one_port_asked_for_looks_a_little_different():

@@ -19,6 +19,7 @@ COLUMNS = {
     "memory.used": ("memory_used_mib", "memory.used [MiB]", st.integers(0, 81559)),
     "utilization.gpu": ("gpu_utilization_percent", "utilization.gpu [%]", st.integers(0, 100)),
     "pcie.link.gen.current": ("pcie_generation", "pcie.link.gen.current", st.integers(1, 6)),
+    "pcie.replay_counter": ("pcie_replays", "pcie.replay_counter", st.integers(0, 99_999)),
     "remapped_rows.uncorrectable": (
         "remapped_uncorrectable",
         "remapped_rows.uncorrectable",

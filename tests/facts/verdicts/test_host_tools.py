@@ -46,6 +46,8 @@ def test_a_healthy_host_has_nothing_worse_than_a_note(probe: str, text: str):
         "FAN2             | 42h | {0}  | 29.2 | 0 RPM",
         "FAN2             | 0 RPM             | {0}",
         "FAN2             | 0.000      | RPM        | {0}    | 300.000   | 500.000   | 700.0 | na | na | na",
+        "FAN2,0,RPM,{0}",
+        "FAN2,42h,{0},29.2,0 RPM",
     ],
 )
 def test_a_sensor_is_as_bad_as_its_state(state: str, result: str, row: str):
@@ -75,6 +77,45 @@ def test_an_event_of_a_fault_that_did_not_end_is_a_warning(event: str, is_fault:
     log += f" 1a2 | 03/09/2025 | 22:12:00 | {event} | Deasserted\n" if ended else ""
     worst = {result for result, _, _ in statements("ipmitool", log)}
     assert worst == ({"warn"} if is_fault and not ended else {"pass"})
+
+
+REDUNDANCY = " {0} | 05/06/2024 | 07:0{0}:00 | Power Supply {1} | {2}{3}\n"
+
+
+@pytest.mark.parametrize("way", [" | Asserted", ""])
+@pytest.mark.parametrize("name", ["PS Redundancy", "#0x77"])
+@pytest.mark.parametrize(
+    ("later", "row", "result"),
+    [
+        ("Fully Redundant", "", "pass"),
+        ("Transition to OK", "", "pass"),
+        ("Presence detected", "", "warn"),
+        ("", "PS Redundancy    | 77h | ok  |  7.1 | Fully Redundant\n", "pass"),
+        ("", "PS Redundancy    | 77h | ok  |  7.1 | Redundancy Lost\n", "warn"),
+        ("", "PS Redundancy    | 77h | ns  |  7.1 | Disabled\n", "warn"),
+        ("", "FAN Redundancy   | 78h | ok  |  7.1 | Fully Redundant\n", "warn"),
+    ],
+)
+def test_the_good_state_of_a_sensor_ends_its_fault(way: str, name: str, later: str, row: str, result: str):
+    log = REDUNDANCY.format(1, name, "Redundancy Lost", way)
+    log += REDUNDANCY.format(2, name, later, way) if later else ""
+    log += REDUNDANCY.format(3, "OTHER", "Fully Redundant", way)
+    assert {one for one, _, _ in statements("ipmitool", row + log)} == {result}
+
+
+def test_a_sensor_that_reads_well_ends_no_fault_that_happens_once():
+    log = " 5 | 05/06/2024 | 07:05:00 | Memory DIMM_B2 | Uncorrectable ECC | Asserted\n"
+    live = "DIMM_B2          | 31h | ok  | 32.4 | Presence Detected\n"
+    assert [one for one, _, _ in statements("ipmitool", live + log)] == ["warn"]
+
+
+@pytest.mark.parametrize("name", ["Main Power Fault", "Power Overload", "Cooling/Fan Fault", "Drive Fault"])
+@pytest.mark.parametrize("state", ["true", "false"])
+def test_a_fault_of_the_chassis_is_a_warning(name: str, state: str):
+    shown = statements("ipmitool", f"Power Control Fault  : false\n{name:<21}: {state}\n")
+    assert [(one, subject) for one, subject, _ in shown] == (
+        [("warn", f"sensor:{name}")] if state == "true" else [("pass", "")]
+    )
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,36 @@ def test_kubernetes_says_which_condition_or_resource_is_wrong(text: str, expecte
     assert expected in [entry[:2] for entry in said("kubernetes-node", text)]
 
 
+@pytest.mark.parametrize(
+    ("name", "columns", "result"),
+    [
+        ("GpuInforomWatch", "GpuInforomWatchIsNotHealthy GPU:2 inforom is corrupt", "warn"),
+        ("GpuPowerWatch", "Watch ErrorCode:DCGM_FR_POWER GPU:0 Recommended Action=RESTART_VM;", "warn"),
+        ("SwitchWatch", "SwitchLinkFailure a link is down", "warn"),
+        ("GpuPowerWatch", "KernelHasNoDeadlock kernel has no deadlock", "note"),
+        ("NodeUnderRepair", "Operator taken out for a firmware update", "note"),
+        ("GpuDriverEnabled", "DriverLoaded", ""),
+        ("RdmaHealthy", "AllUp", ""),
+    ],
+)
+def test_a_true_condition_of_any_name_is_a_fault_well_or_not_judged(name: str, columns: str, result: str):
+    row = f"  {name:<16} True    Mon, 05 Jan 2026 10:00:00 +0000   {columns}\n  MemoryPressure"
+    text = KUBERNETES.replace("  MemoryPressure", row, 1)
+    shown = said("kubernetes-node", text)
+    assert [entry[0] for entry in shown if entry[1] == f"condition:{name}"] == ([result] if result else [])
+    assert any("conditions judged" in words for _, _, words in shown) is (result == "note")
+    well = said("kubernetes-node", text.replace("True    Mon, 05", "False   Mon, 05"))
+    assert (f"condition:{name}" in [entry[1] for entry in well]) is (name == "RdmaHealthy")
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_cordoned_node_is_noted(value: str):
+    shown = said("kubernetes-node", f"Unschedulable:      {value}\n{KUBERNETES}")
+    assert [words for result, _, words in shown if result == "note" and "cordoned" in words] == (
+        ["the node is cordoned (Unschedulable: true)"] if value == "true" else []
+    )
+
+
 WELL: list[tuple[str, str]] = [
     *((probe, PASTES[probe]) for probe in READERS if probe in PASTES),
     ("kubernetes-node", node(GpuHealthy="True", VMEventScheduled="False", KernelDeadlock="False")),

@@ -33,6 +33,7 @@ fan_speed                                fan.speed
 performance_state                        pstate
 gpu_recovery_action                      gpu_recovery_action
 pci/bus_id                               pci.bus_id gpu_bus_id
+pci/replays_since_reset                  pcie.replay_counter
 mig_mode/current                         mig.mode.current
 mig_mode/pending                         mig.mode.pending
 pci/gpu_link_info/pcie_generation/current pcie.link.gen.current pcie.link.gen.gpucurrent
@@ -87,9 +88,11 @@ def read_query(text: str) -> Section | None:
     row_values = [values for row in rows[1:] if (values := _row_values(heads, row))]
     latest = _latest_rows(row_values)
     gpus = [_gpu_section(values) for values in latest]
+    shared = {"driver_version", "count"}.intersection(heads) if latest else set()
     if not any(gpu.parts for gpu in gpus):
+        gpus = []
+    if not gpus and len(shared) < len(heads):
         return None
-    shared = {"driver_version", "count"}.intersection(heads)
     header = [
         Section("attached_gpus" if name == "count" else name, latest[0][name]) for name in sorted(shared)
     ]

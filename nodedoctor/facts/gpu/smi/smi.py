@@ -129,7 +129,8 @@ def _read_sections(observation: Observation, root: Section | None) -> GpuReading
         interrupted="unparsable" if unread else None,
         interrupted_note=f"{observation.probe}: nothing shows what {unread!r} is of" if unread else "",
     )
-    return _finish_reading(reading, observation)
+    has_header = sorted(part.name for part in root.parts) == ["attached_gpus", "driver_version"]
+    return _finish_reading(reading, observation, has_header=has_header)
 
 
 def _gpu_indexes(sections: list[Section], failed: list[LostGpu]) -> list[int]:
@@ -165,12 +166,17 @@ def _nameless_gpu(gpu: Gpu) -> LostGpu | None:
     return None if error in _HARMLESS else LostGpu(gpu.index, gpu.bus_id, error, f"GPU UUID: {error}")
 
 
-def _finish_reading(reading: GpuReading, observation: Observation) -> GpuReading | Unseen:
-    """Add what the text says besides GPUs: errors, devices that could not be opened, where it was cut off."""
+def _finish_reading(
+    reading: GpuReading, observation: Observation, *, has_header: bool = False
+) -> GpuReading | Unseen:
+    """Add what the text says besides GPUs: errors, devices that could not be opened, where it was cut off.
+
+    `has_header`: their number and the driver's version are all that was asked for.
+    """
     printed = _printed_text(observation)
     all_lost = merged(reading.lost, tuple(lost_gpus(printed)))
     failed = None if reading.gpus else init_error(printed)
-    if not (reading.gpus or all_lost or failed):
+    if not (reading.gpus or all_lost or failed or has_header):
         return _why_no_output(observation)
     lost_keys = {gpu.index for gpu in all_lost} | {gpu.bus_id for gpu in all_lost if gpu.bus_id}
     gpus = tuple(gpu for gpu in reading.gpus if gpu.index not in lost_keys and gpu.bus_id not in lost_keys)
