@@ -148,3 +148,32 @@ def test_a_job_is_not_in_progress_while_only_a_monitor_writes(onlooker: str, tmp
         tmp_path, log + onlooking(range(6, 40), "eval shard {n}") + "[2026-11-21 10:41:00] saved\n"
     )
     assert [soon.outcome, went_on.outcome, works.verdict.outcome] == ["clean"] * 3
+
+
+PARTS = ("upload: {n} % ({n}.1/412.0 GiB)", "saved shard {n}/64", "epoch 1 eval {n}/64")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_grows_is_work(part: str, tmp_path: Path) -> None:
+    watched = onlooking(range(6, 40), "[health] node ok, load 3")
+    uploads = "".join(f"[2026-11-21 10:{minute:02d}:30] {part.format(n=minute)}\n" for minute in range(6, 40))
+    assert judged(tmp_path, stamped(0, 20) + uploads).verdict.outcome == "clean"
+    loads = "".join(
+        f"[2026-11-21 10:{minute:02d}:00] [health] gpu load {90 + minute % 3} %\n" for minute in range(6, 40)
+    )
+    assert judged(tmp_path, stamped(0, 20) + loads).verdict.outcome == "undetermined"
+    assert judged(tmp_path, stamped(0, 20) + watched).verdict.outcome == "undetermined"
+
+
+@pytest.mark.parametrize(
+    "said", ["eval started, this may take a while", "Running validation", "Saving checkpoint"]
+)
+def test_announced_work_may_take_longer(said: str, tmp_path: Path) -> None:
+    watched = onlooking(range(6, 40), "[health] node ok, load 3")
+    assert (
+        judged(tmp_path, stamped(0, 20) + f"[2026-11-21 10:05:00] {said}\n" + watched).verdict.outcome
+        == "clean"
+    )
+    for_hours = "".join(f"[2026-11-21 {hour}:00:00] [health] node ok, load 3\n" for hour in range(11, 18))
+    hung = judged(tmp_path, stamped(0, 20) + f"[2026-11-21 10:05:00] {said}\n" + for_hours).verdict
+    assert hung.outcome == "undetermined"

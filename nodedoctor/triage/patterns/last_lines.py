@@ -12,6 +12,8 @@ from nodedoctor.triage.patterns.log_pattern import rank_in_words
 
 MOST_FORMS = 8
 """Forms of lines that are kept of each speaker, the last ones. Ours."""
+MOST_LINES = 8
+"""Lines of each form that are kept, the last ones. Ours."""
 MOST_SPEAKERS = 4096
 """Speakers whose lines are kept."""
 GAP = 64 << 10
@@ -20,6 +22,8 @@ _BEGINS = re.compile(
     r"^(?:[\w.]{1,40}: )?\W{0,2}(?:global[ _])?(?:[Rr]ank|RANK)[ =:_]{0,2}(?P<rank>\d{1,7})\b(?!/\d)"
 )
 """How lines of programs without a prefix begin: `rank=3 done`."""
+_PART = re.compile(r"(?<![\w.])(\d{1,9}(?:\.\d{1,9})?) ?(?:[KMGT]i?B)? ?(%|/ ?\d{1,9}(?:\.\d{1,9})?)")
+"""How much of a whole: `31/64`, `12 %`, `24.7/412.0 GiB`."""
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 
 WAS_DONE = re.compile(
@@ -37,25 +41,38 @@ def without_numbers(text: str) -> str:
     return _NUMBERS.sub("0", text)
 
 
+def _advances(texts: list[str]) -> bool:
+    """True where a part of a whole rises in lines of one form, and never falls, as a load does."""
+    parts = [_PART.findall(text) for text in texts]
+    for column in zip(*parts, strict=False):
+        values = [float(value) for value, _ in column]
+        if values[-1] > values[0] and sorted(values) == values and len({total for _, total in column}) == 1:
+            return True
+    return False
+
+
 @record
 class LastLines:
     """The last lines of a speaker that say different things, numbers left out, the last of them last."""
 
     forms: tuple[str, ...]
     repeats: int = 1
-    """How often it said the last of them, of those that are kept."""
+    """How often it said the last of them, as far as these lines are kept."""
+    advances: bool = False
+    """Whether a share or a part of a whole rose in it meanwhile: `31/64`, `12 %`."""
 
 
 @dataclass(slots=True)
 class _Speaker:
     last: Line
-    forms: dict[str, int] = field(default_factory=dict)
+    forms: dict[str, list[str]] = field(default_factory=dict)
+    """The last lines of each."""
 
     def add(self, line: Line) -> None:
         """Keep a line as the last one."""
         self.last = line
         form = without_numbers(line.text)
-        self.forms[form] = self.forms.pop(form, 0) + 1
+        self.forms[form] = [*self.forms.pop(form, [])[1 - MOST_LINES :], line.text]
         if len(self.forms) > MOST_FORMS:
             del self.forms[next(iter(self.forms))]
 
@@ -92,7 +109,8 @@ class LastLinesOfRanks:
     def flush(self) -> Iterator[Event[LastLines]]:
         """What each speaker said last: where the first gives up, and where the log ends."""
         for who, speaker in self._speakers.items():
-            forms = speaker.forms
-            yield Event.at(speaker.last, LastLines(tuple(forms), [*forms.values()][-1]), who=who)
+            texts = list(speaker.forms.values())[-1]
+            what = LastLines(tuple(speaker.forms), len(texts), _advances(texts))
+            yield Event.at(speaker.last, what, who=who)
         self._speakers.clear()
         self._is_over = True

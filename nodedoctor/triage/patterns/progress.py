@@ -137,8 +137,9 @@ _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
 COUNTER = re.compile(
     # Megatron counts those that it skipped in the same line
     rf"(?<![\w.])(?<!skipped )(?<!nan )(?P<name>(?:[a-z]+_)?{STEP_WORDS}"
-    # Swin's and its many copies': `Train: [30/300][210/2859]`; torchvision's: `Test:  [  20/124]`
-    r"|(?:train|test|val|eval)(?=:? {0,2}\[ {0,6}\d{1,9}/\d{1,9}\]))"
+    # Swin's and its many copies': `Train: [30/300][210/2859]`; torchvision's: `Test:  [  20/124]`;
+    # timm's, behind the epoch: `Train: 0 [  50/1251 (  4%)]`
+    r"|(?:train|test|val|eval)(?=:? {0,2}(?:\d{1,6} )?\[ {0,6}\d{1,9}/\d{1,9}(?:\]| \()))"
     r"(?:[_ ]?(?:idx|num|no)|\([a-z]{1,12}\))?"
     r"['\"]?\s{0,40}(?:[:=#]\s{0,40})?(?:[\[(\"]\s{0,9})?"
     r"(?P<value>\d{1,12}(?:\.\d{1,20})?)(?![\w%]|\.\d)"
@@ -183,7 +184,8 @@ _WORK = (
      r"|el(?:aps|asp)ed time to build\b|Filter(?:ing)? .*examples|Packing "),
     ("evaluating", r"\*{3} Running (?:[Ee]valuation|[Pp]rediction)|[Rr]unning (?:\w{1,12} )?(?:evaluation"
                    r"|validation)|[Ee]valuating\b|[Vv]alidating\b"
-     r"|[Ss]tart(?:ing)? (?:eval|validation)"),
+     r"|[Ss]tart(?:ing)? (?:eval|validation)"
+     r"|\b(?:[Ee]val|[Ee]valuation|[Vv]alidation) (?:has )?(?:started|begins|begun)\b"),
     ("generating", r"[Gg]enerating (?:samples|responses|rollouts)|[Rr]ollout (?:start|in progress)"),
     ("compiling", r"torch\.compile|[Cc]ompiling (?:the )?(?:model|graph|kernel)|inductor.*compil"
                   r"|[Cc]ompilation (?:start|took)"

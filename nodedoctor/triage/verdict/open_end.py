@@ -22,6 +22,8 @@ from nodedoctor.wording import decimal
 
 SILENCE = 600.0
 """Seconds without a step from which on a job may hang; a checkpoint or an evaluation takes less. Ours."""
+WORK = 3600.0
+"""Seconds of silence from which on announced work, an evaluation say, may hang. Ours."""
 LONGER = 4
 """So many times longer than any pause before, a pause is none of the job's own. Ours."""
 
@@ -49,12 +51,14 @@ def _describe_silence(timeline: Timeline, steps: Sequence[Event[TrainingStep]]) 
     """How long no step had come when the job was ended, or when somebody else still wrote into its log."""
     ends = [event.time for event in cancellations(timeline) if event.time is not None]
     onlookers = [] if ends else [event.time for event in timeline.last_lines if _only_repeats(event, steps)]
-    signs = [event for event in (*steps, *timeline.of_kind(LongWork)) if event.time is not None]
-    last = max((event.time or 0.0 for event in signs), default=None)
+    advances = [event for event in timeline.last_lines if event.what.advances]
+    works = timeline.of_kind(LongWork)
+    signs = {e.time: e.what for e in (*works, *advances, *steps) if e.time is not None}
     end = min(ends, default=None) or max((time for time in onlookers if time is not None), default=None)
     pause = max((event.what.pause for event in steps), default=0.0)
-    silence = end - last if end is not None and last is not None else 0.0
-    if silence < SILENCE or not 0 < pause * LONGER < silence:
+    silence = end - max(signs) if end is not None and signs else 0.0
+    may_take = WORK if signs and isinstance(signs[max(signs)], LongWork) and not ends else SILENCE
+    if silence < may_take or not 0 < pause * LONGER < silence:
         return ""
     when = "before the job was ended" if ends else "at the end of the log, in which only one line repeats"
     return (
@@ -66,9 +70,10 @@ def _describe_silence(timeline: Timeline, steps: Sequence[Event[TrainingStep]]) 
 def _only_repeats(event: Event[LastLines], steps: Sequence[Event[TrainingStep]]) -> bool:
     """True for a speaker who said one thing alone, again and again, behind the last step of its log."""
     here = [step for step in steps if step.place.source == event.place.source]
-    if not here or event.what.repeats < REPEATS or event.place.offset < here[-1].place.offset:
+    what = event.what
+    if not here or what.repeats < REPEATS or what.advances or event.place.offset < here[-1].place.offset:
         return False
-    form, forms = without_numbers(here[-1].text), event.what.forms
+    form, forms = without_numbers(here[-1].text), what.forms
     return form in forms[-2:-1] or (len(forms) == 1 and form not in forms)
 
 

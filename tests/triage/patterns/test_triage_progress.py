@@ -190,6 +190,7 @@ def test_counters() -> None:
     [
         ("Test: [750/1814] Data 0.280 (0.847) Batch 0.405 (0.989).", ("test", (750.0,))),
         ("Test:  [  20/124]  eta: 0:01:10  loss: 0.61", ("test", (20.0,))),
+        ("Train: 3 [1150/1251 ( 92%)]  Loss: 5.622 (5.64)", ("train ~1251", (3.0, 1150.0))),
         ("batch 0.512 s, data 0.1 s", None),
         ("step: 100.0 loss: 2.1", ("step", (100.0,))),
         ("epoch 1.25 loss 2.1", ("epoch", (1.25,))),
