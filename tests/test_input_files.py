@@ -213,6 +213,7 @@ IMPORTED_LATE = (
 )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root and a user that is not")
 @pytest.mark.parametrize(
     "words",

@@ -333,6 +333,7 @@ def _read_texts() -> Iterator[tuple[Path, str]]:
         yield path, path.read_text()
 
 
+@pytest.mark.slow
 def test_no_fix_in_the_source_is_without_a_command_unless_there_is_nothing_to_repair():
     bare = [
         f"{path}:{node.lineno}"

@@ -66,6 +66,7 @@ def test_counts_of_ras_that_stand_still_prove_no_life() -> None:
     assert Mark.RAS_RUNNING not in [event.what for event in judge.live_events(seen.live)]
 
 
+@pytest.mark.slow
 def test_nodes_are_judged_as_one_job_and_the_silent_are_named() -> None:
     here = look(me()).live
     noise = "Welcome!\n" + live.answer(here) + "bye\n"

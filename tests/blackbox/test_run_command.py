@@ -352,6 +352,7 @@ def test_a_debugger_and_an_editor(tmp_path: Path) -> None:
         terminal.close()
 
 
+@pytest.mark.slow
 def test_signals_that_the_parent_blocked_are_heard(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "nodedoctor", "run", "--dir", str(tmp_path), "--", "sh", "-c", "exit 7"]
     blocked = partial(signal.pthread_sigmask, signal.SIG_BLOCK, range(1, signal.SIGRTMIN - 2))

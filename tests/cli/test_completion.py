@@ -129,6 +129,7 @@ def test_places_are_told_apart(in_bash: Callable[..., list[str]], folder: Path):
     assert in_bash("nvlink.links", "demo") == []  # a subcommand comes first or is none
 
 
+@pytest.mark.slow
 def test_a_check_that_a_shell_would_take_apart_is_left_out(tmp_path: Path):
     (tmp_path / "hostile.py").write_text(
         "from nodedoctor.declare.registry import check\n"

@@ -49,6 +49,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 def test_a_fork_server_that_cannot_be_had_is_said(tmp_path: Path) -> None:
     file = tmp_path / "debug.log"
     done = run(*LIVE, "--debug-log", str(file), code=NO_FORK_SERVER)

@@ -111,6 +111,7 @@ def test_whatever_stands_in_a_journal_the_good_lines_are_read(tmp_path_factory, 
     assert entries_in(folder)[-1] == ENTRY
 
 
+@pytest.mark.slow
 def test_a_cause_says_in_how_many_earlier_runs_it_was(tmp_path: Path):
     words = ("--json", "--expect", "gpus=8", "doctor", "--journal", str(tmp_path))
     reports = [json.loads(nodedoctor_forked(*words).stdout) for _ in range(3)]

@@ -104,6 +104,7 @@ def test_a_dash_is_no_file(option: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_what_is_asked_for_on_stdout_comes_after_the_report(path: str) -> None:
     node = Path(__file__).parents[2] / "nodedoctor" / "demo" / "nvlinks-down"

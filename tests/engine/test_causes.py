@@ -77,6 +77,7 @@ def causes_of(results: Sequence[Result], devices: Devices = EIGHT) -> tuple[Caus
 # Over every recorded node.
 
 
+@pytest.mark.slow
 @in_turn("node", NODES, ids=NAMES)
 def test_every_problem_belongs_to_exactly_one_cause(node: Path) -> None:
     report, _ = judged(node)

@@ -130,7 +130,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", KINDS)
 def test_less_seen_makes_no_trouble_health_and_nothing_a_failure(node: _Node, kinds: tuple[str, ...]) -> None:
     """Only the driver or device whose probe hung or crashed may fail because of it."""

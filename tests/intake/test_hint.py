@@ -35,7 +35,7 @@ def test_a_folder_is_told_only_where_it_may_be_one(tmp_path: Path):
     assert "`nodedoctor read" in hint.describe_file(path, folders=True)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tell", [hint.read_instead, hint.describe_file])
 @pytest.mark.parametrize("kind", ["pipe", "nothing", "bomb", "binary", "loop", "device"])
 def test_what_does_not_answer_or_is_nothing_is_not_told_and_ends(tell, kind: str, tmp_path: Path):

@@ -53,7 +53,7 @@ def test_a_flood_does_not_push_out_the_fault_before_it(noise: str, before: int):
     assert FAULT in piece.text
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("dump", DUMPS)
 @pytest.mark.parametrize(
     ("size", "probe"), [(size, probe) for size in (50 << 10, 20 << 20) for probe in PROBES]

@@ -449,6 +449,7 @@ def one_gpu(bus: str, attached: int = 8, **remapped: str) -> str:
     return re.sub(r"(Attached GPUs\s+: )\d+", rf"\g<1>{attached}", text)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("bus", ["00000000:1B:00.0", "00000000:9D:00.0", "0000000A:01:00.0"])
 @pytest.mark.parametrize("attached", [2, 8, 16])
 def test_one_gpu_of_many_is_judged_under_its_address(tmp_path: Path, bus: str, attached: int):
@@ -472,6 +473,7 @@ def test_a_failed_remap_explains_the_xid_of_its_address(tmp_path: Path, bus: str
     assert cause.action == "replace-node" and any("kernel.xid" in name for name in cause.explains)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("heading", ["Remapped Rows", "    Remapped Rows"])
 @pytest.mark.parametrize("failed", ["Yes", "No"])
 @pytest.mark.parametrize("before", [0, 1, 2, 3])

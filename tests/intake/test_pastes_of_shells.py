@@ -76,6 +76,7 @@ def test_variables_in_front_of_a_program_end_where_it_begins(sign: str, program:
 UUID = "GPU-31e3ad19-bc6f-7a52-2f41-0b6c1ad1ed27"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "front", ["", "I0311 03:22:40.918301       1 health.go:186] ", "2024/06/03 11:20:01 "]
 )
@@ -371,6 +372,7 @@ def fan_out(program: str, command: str, answers: list[str]) -> str:
     return typed.format(command) + "".join(rows)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("program", COUNTED)
 @pytest.mark.parametrize(
     "command",
@@ -399,6 +401,7 @@ def test_a_number_below_another_command_is_no_number_of_gpus(command: str):
 LINK = "4: {}: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {} qdisc mq state UP mode DEFAULT qlen 1000"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("program", ["pdsh", "ansible"])
 @pytest.mark.parametrize(
     ("names", "sizes", "said"),
@@ -443,6 +446,7 @@ SILENT = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("silent", SILENT)
 @pytest.mark.parametrize("place", ["last", "between"])
 @pytest.mark.parametrize("count", [1, 3])

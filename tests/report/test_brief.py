@@ -50,6 +50,7 @@ def test_nothing_but_a_command_is_wider_than_the_page(node: Path) -> None:
     assert not [line for line in lines[2:] if len(line) > 100 and not line.startswith("     $ ")]
 
 
+@pytest.mark.slow
 @in_turn("node", NODES, ids=NAMES)
 def test_what_the_headline_asks_for_can_be_typed(node: Path) -> None:
     """The one cause's command that reboots, resets or restarts as its headline says is on the page."""

@@ -49,6 +49,7 @@ def test_the_only_top_level_name_is_ours(wheel):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"nodedoctor"}
 
 
+@pytest.mark.slow
 def test_every_data_file_ships_and_no_stray_one(wheel):
     with zipfile.ZipFile(wheel) as archive:
         shipped = set(archive.namelist())
@@ -95,6 +96,7 @@ def test_a_wheel_diagnoses(installed):
     assert json.loads(done.stdout)["counts"]["pass"] == 2
 
 
+@pytest.mark.slow
 def test_the_checks_package_is_one_object_however_it_is_reached(installed):
     code = (
         "from nodedoctor.engine.plugins import discover\n"

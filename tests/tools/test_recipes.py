@@ -142,6 +142,7 @@ def test_the_health_check_drains_and_resumes_what_it_drained(
     assert node.changes() == changes
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("code", [3, 64, 70, 74, 127, 137])
 @pytest.mark.parametrize("state", ["IDLE", "IDLE+DRAIN"])
 def test_no_verdict_changes_nothing_in_slurm(node: Node, code: int, state: str):

@@ -351,6 +351,7 @@ SENT_HOME += "Sending process {pid} closing signal SIGTERM\n"
 NAMELESS = "ModuleNotFoundError: No module named 'six'\n"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("world", [2, 8])
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("listed", [True, False])

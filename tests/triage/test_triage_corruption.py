@@ -83,6 +83,7 @@ def test_a_nan_of_one_rank_beside_clean_peers(name: str, peers: str, tmp_path: P
     )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("silent", SILENT)
 @pytest.mark.parametrize("name", NANS)
 def test_peers_that_print_no_number_show_none(name: str, silent: str, tmp_path: Path) -> None:
@@ -278,6 +279,7 @@ def test_a_line_that_is_wrapped_says_the_same(tmp_path: Path) -> None:
 ERRORS = st.sampled_from([*(made for made in NANS.values()), lambda _: HASHES, lambda _: REPLAY.format(1)])
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 @given(
     error=ERRORS,

@@ -45,7 +45,7 @@ def others(size: int, *ranks: int) -> list[int]:
     return [rank for rank in range(size) if rank not in ranks]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("statuses", [True, False])
 @pytest.mark.parametrize("op", ["BROADCAST", *SYMMETRIC])
 @pytest.mark.parametrize("counters", COUNTERS)
@@ -80,6 +80,7 @@ def test_a_rank_that_is_thousands_ahead_may_count_in_another_group(tmp_path: Pat
         assert (verdict.cause, verdict.culprits, verdict.parties) == ("undetermined", (), ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statuses", [True, False])
 @pytest.mark.parametrize("counters", BEHIND)
 def test_a_rank_that_is_behind_is_the_missing_one(counters: str, statuses: bool, tmp_path: Path) -> None:

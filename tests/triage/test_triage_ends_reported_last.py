@@ -168,6 +168,7 @@ def test_processes_that_were_started_as_another_job_than_they_are(
     assert verdict.culprits == ()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "words",
     [

@@ -196,7 +196,7 @@ LESS: dict[str, Callable[[Texts, random.Random], Texts]] = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LESS)
 def test_less_evidence_blames_nobody_else(loss: str, tmp_path: Path) -> None:
     chance = random.Random(SEED)

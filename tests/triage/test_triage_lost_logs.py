@@ -26,6 +26,7 @@ def folder_of_logs(folder: Path, missing: int, *, own: str | None, launcher: str
     return examine_job([str(folder)])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("missing", range(WORLD))
 @pytest.mark.parametrize("own", [None, ""], ids=["no-log", "empty-log"])
 def test_a_rank_without_a_log_is_not_named(missing: int, own: str | None, tmp_path: Path) -> None:
@@ -33,6 +34,7 @@ def test_a_rank_without_a_log_is_not_named(missing: int, own: str | None, tmp_pa
     assert (examined.verdict.cause, culprits(examined)) == ("undetermined", [])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("missing", range(WORLD))
 def test_a_rank_whose_log_shows_no_wait_is_named(missing: int, tmp_path: Path) -> None:
     assert culprits(folder_of_logs(tmp_path / "logs", missing, own=steps(1, 5))) == [missing]

@@ -22,6 +22,7 @@ UNSIGNED = ("subprocess",)
 TOLD = [(name, signed) for name in TELLERS for signed in (False, True) if not signed or name not in UNSIGNED]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("teller", "signed"), TOLD)
 @pytest.mark.parametrize("code", CODES, ids=hex)
 def test_the_codes_of_windows_are_faults(code: int, teller: str, signed: bool, tmp_path: Path) -> None:

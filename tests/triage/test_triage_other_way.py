@@ -21,6 +21,7 @@ TRIES = (
 WORKED = ("llama.cpp built with cmake", "cmake succeeded", "Conversion by cmake completed! Output: out.gguf")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("tries", TRIES)
 @pytest.mark.parametrize("worked", WORKED)

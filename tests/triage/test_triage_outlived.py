@@ -178,6 +178,7 @@ def graded(error: str, actor: str, call: str = "grade", line: int = 88) -> str:
     return "".join(f"{actor}{text}\n" for text in shown)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("last", GRADED)
 @pytest.mark.parametrize("actor", ACTORS)
 def test_what_a_call_catches_as_before_ends_no_program(last: str, actor: str, tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ NO_END = (
 )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("by", WHOLE_JOBS)
 @pytest.mark.parametrize("code", [1, 3, 137])
 def test_the_code_of_a_whole_job_is_an_end(tmp_path: Path, by: str, code: int) -> None:
@@ -157,6 +158,7 @@ SUCCESS = (
 )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("line", SUCCESS)
 @pytest.mark.parametrize("code", [1, 137, 143])
 def test_an_operator_that_reports_success_had_restarted_what_ended(

@@ -39,6 +39,7 @@ def test_all_ranks_that_raise_it_are_named(spelling: str, ranks: Sequence[int], 
     assert (examined.verdict.cause, culprits(examined)) == ("user_code_exception", list(ranks))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("before", ["world_size=8\n" + steps(1, 5), "world_size=8\n", ""])
 @pytest.mark.parametrize("ended", [True, False])

@@ -34,6 +34,7 @@ def test_who_waits_is_in_a_known_state(case: Path) -> None:
     assert not guilty & {(who["world"], who["rank"]) for who in told["victims"]}
 
 
+@pytest.mark.slow
 @in_turn("case", CASES, ids=[case.name for case in CASES])
 def test_sentences_have_no_keys_in_them(case: Path) -> None:
     told = document(case)

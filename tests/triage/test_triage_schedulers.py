@@ -108,6 +108,7 @@ CASES: dict[str, tuple[str, str, str]] = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("begin", ["", steps(1, 40)], ids=["alone", "behind steps"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_scheduler_says_how_the_job_ended(name: str, begin: str, tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_a_loss_that_changes_is_work(form: str, tmp_path: Path) -> None:
     assert judged(tmp_path, losses[: len(losses) // 5]).verdict.outcome != "clean"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("form", LOSSES)
 @pytest.mark.parametrize(
     "end",
@@ -124,6 +125,7 @@ FAILED = (
 )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("subject", SUBJECTS)
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_what_failed_by_its_name_and_is_tried_again_decides_nothing(

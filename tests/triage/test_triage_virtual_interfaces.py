@@ -22,6 +22,7 @@ def log(name: str, address: str, peer: str, why: str, ranks: range, word: str = 
     return USING.format(word=word, name=name, address=address) + "".join(ends)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "name", ["docker0", "br-0a1b2c3d4e5f", "virbr0", "veth12ab", "cni0", "flannel.1", "lo", "[0]docker0"]
 )

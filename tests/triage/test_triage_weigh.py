@@ -109,6 +109,7 @@ CLIENT = (
 )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("crash", CRASHED)
 @pytest.mark.parametrize("error", LOST)
 def test_a_connection_lost_behind_a_crash_follows_from_it(crash: str, error: str, tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ PAIRS = [(first, cause, then) for first, cause, follows in WINS for then in foll
 OF_THE_KERNEL = [pair for pair in PAIRS if pair[0] in KERNEL and pair[2] in PRINTED]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("first", "cause", "then"), PAIRS)
 def test_what_explains_the_other_wins(first: str, cause: str, then: str, tmp_path: Path) -> None:
     found = judged(tmp_path, steps(1, 4) + TEXTS[first] + TEXTS[then]).verdict

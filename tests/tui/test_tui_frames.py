@@ -110,6 +110,7 @@ def test_everything_hung_is_named_with_its_seconds(tmp_path: Path):
     drive(hung(tmp_path), act, asking=8)
 
 
+@pytest.mark.slow
 def test_no_color_means_none_and_the_same_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("NO_COLOR", "1")
     pictures = []

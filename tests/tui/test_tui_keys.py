@@ -281,6 +281,7 @@ def test_the_key_of_the_logs_is_a_letter_in_a_filter(tmp_path: Path):
     drive(rack(tmp_path), act, triage=document)
 
 
+@pytest.mark.slow
 def test_an_odd_gpu_leads_to_its_finding(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         await press("G", "2")(app, pilot)
@@ -347,6 +348,7 @@ def test_the_cursor_keeps_its_place_when_its_row_goes():
     assert places == ["c", "d", "e", "b", None]
 
 
+@pytest.mark.slow
 def test_every_key_works_while_all_probes_hang_and_leaving_ends_them(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         await press("j", "G", "n", "r", "R", "c", "C", "p", "p", "z", "z", "enter", "escape")(app, pilot)

@@ -192,6 +192,7 @@ def test_the_kernel_log_is_followed_and_left(tmp_path: Path, monkeypatch: pytest
     assert asyncio.run(first()) == "Xid [/] 79"
 
 
+@pytest.mark.slow
 def test_a_kernel_log_that_is_denied_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in ("journalctl", "dmesg"):
         denied = tmp_path / name
@@ -205,6 +206,7 @@ def test_a_kernel_log_that_is_denied_says_so(tmp_path: Path, monkeypatch: pytest
     assert asyncio.run(all_lines()) == ["the kernel log cannot be followed: not permitted"]
 
 
+@pytest.mark.slow
 def test_the_screen_marks_the_straggler(
     tmp_path: Path, fake_nvml: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ):

@@ -209,6 +209,7 @@ def test_nodes_that_never_answer_do_not_keep_anybody(tmp_path: Path):
     assert code == 3 and b"3 nodes (ssh): 3 silent" in screen.written
 
 
+@pytest.mark.slow
 def test_json_goes_to_a_redirected_stdout_at_the_end(tmp_path: Path):
     file = os.open(tmp_path / "report.json", os.O_CREAT | os.O_WRONLY)
     with terminal("--tui", *rack_words(tmp_path), stdout=file) as screen:

@@ -134,7 +134,7 @@ def test_no_check_that_needed_the_value_passes(
         assert not passed & needing, (topic, sorted(passed & needing))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("code", sorted(code for code, name in NAMES.items() if name in QUIET))
 def test_what_no_gpu_has_is_no_trouble(node: Callable[[dict[str, object]], Report], code: int):
     for topic in ("sram", "repair", "margin", "banks", "threshold"):

@@ -218,6 +218,7 @@ def test_no_driver_library_is_unknown_with_a_way_out():
     assert isinstance(why, Unseen) and why.reason == "missing-tool" and why.way_out
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_leaves_no_child(node):
     argv, env = node({"hang.0-1": 1})
     with subprocess.Popen(

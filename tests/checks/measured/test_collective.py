@@ -95,6 +95,7 @@ def diagnose(tmp_path, fake_nvml, python):
     return run
 
 
+@pytest.mark.slow
 def test_the_path_that_carries_the_fault_is_found(diagnose):
     results = diagnose("collective")
     (smoke,) = results["collective.smoke"]["findings"]
@@ -112,6 +113,7 @@ def test_gpus_in_use_are_left_alone(diagnose):
     assert "pid 4242" in results["collective.smoke"]["findings"][0]["summary"]
 
 
+@pytest.mark.slow
 def test_gpus_that_nvml_cannot_read_are_not_replaced_by_processors(diagnose):
     results = diagnose("collective", nvml={"init_error": 18})
     (smoke,) = results["collective.smoke"]["findings"]

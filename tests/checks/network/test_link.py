@@ -147,6 +147,7 @@ SETTINGS = (
 )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("count", [1, 3, 4, 8])
 @pytest.mark.parametrize(
     ("speed", "link", "subject"),

@@ -226,6 +226,7 @@ LOST = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("key", LOST)
 @pytest.mark.parametrize("indent", [4, 8, 12])
 @pytest.mark.parametrize("count", [1, 2])

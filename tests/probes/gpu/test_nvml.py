@@ -207,6 +207,7 @@ def test_a_gpu_that_fell_off_the_bus_before_is_not_even_counted(fake_nvml: Fake)
     assert "0000:5d:00.0" not in {gpu.bus_id for gpu in reading.gpus}
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("code", "name", "text"),
     [

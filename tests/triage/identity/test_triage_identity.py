@@ -30,6 +30,7 @@ def each(prefix: str, ranks: int = 4, guilty: int = 2, world: int = 4) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "prefix",
     [

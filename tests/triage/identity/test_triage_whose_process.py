@@ -99,6 +99,7 @@ def session(folder: Path, actors: dict[int, str], guilty: int, silent: int = 0) 
         (folder / f"worker-{pid:08x}cd-01000000-{pid}.out").write_text(head)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ["Trainer", "WorkerDict", "PolicyWorker"])
 @pytest.mark.parametrize("guilty", [0, 3, 6])
 def test_the_worker_whose_files_name_no_rank_has_the_missing_one(

@@ -12,6 +12,7 @@ from say import judged
 ROWS = [json.loads(row) for row in (Path(__file__).parents[1] / "lines.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("row", ROWS, ids=[row["text"][:40] for row in ROWS])
 def test_lines(row: dict[str, Any], tmp_path: Path) -> None:
     verdict = judged(tmp_path, row["text"]).verdict

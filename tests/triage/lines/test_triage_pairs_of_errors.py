@@ -17,6 +17,7 @@ WAITED = (
 BEFORE = ("event=exception ", 'msg="step failed" ')
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("name", ["exc", "exception", "exc_info"])

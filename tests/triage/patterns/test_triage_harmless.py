@@ -102,6 +102,7 @@ def logged(logger: str, text: str) -> str:
     return "".join(logger.format("INFO") + line + "\n" for line in text.splitlines())
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("share", [0, 20, 32, 40])
 @pytest.mark.parametrize("logger", LOGGERS)
 def test_a_program_warns_at_the_level_of_a_warning(logger: str, share: int, tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ LOGS = (
 )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 @given(
     log=st.sampled_from(LOGS),

@@ -102,7 +102,7 @@ def loads(path: Path) -> int:
     return len(parallel._assign_loads(find_sources([str(path)]).sources, SourceReading()))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", PACKS)
 @pytest.mark.parametrize("files", [RANKS, ODD], ids=["ranks", "odd"])
 def test_members_are_read_on_several_cores_as_on_one(

@@ -98,6 +98,7 @@ def identities_are_small(message: str, numbers: list[int]) -> None:
         assert event.who.pid is None or 0 <= event.who.pid <= 1 << 22
 
 
+@pytest.mark.slow
 def test_a_world_of_a_million_is_told_in_ranges(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("".join(INIT.format(rank=1, size=1 << 20) for _ in range(3)) + BOOM)
@@ -142,6 +143,7 @@ def test_a_bomb_is_a_note_and_costs_the_others_nothing(name: str, tmp_path: Path
     assert any("trace_rank_7" in note for note in document["coverage"]["notes"])
 
 
+@pytest.mark.slow
 def test_groups_that_share_one_list_of_ranks(tmp_path: Path) -> None:
     """65536 groups that refer to the same 100 000 ranks: what the file does not hold is not built."""
     ranks = list(range(100_000))

@@ -117,6 +117,7 @@ def test_stories_cut_anywhere_still_end_in_a_verdict(texts: list[str], data: st.
     assert all(event.text for event in read_events(lines))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", STORIES)
 def test_a_fast_search_finds_what_matters(name: str) -> None:
     """In large files only lines with a stem, and what follows them, are read: the verdict stays the same.
@@ -348,6 +349,7 @@ def test_what_is_searched_here_is_what_grep_finds() -> None:
         assert found is not None and scan._search_small(path.read_bytes()) == found[0], path.name
 
 
+@pytest.mark.slow
 def test_a_line_is_read_by_its_shape_as_by_itself() -> None:
     """No reader that a line's shape leaves out has anything to say about it."""
     texts = {
@@ -366,6 +368,7 @@ def test_a_line_is_read_by_its_shape_as_by_itself() -> None:
         assert counted == progress.step_counter(text), text
 
 
+@pytest.mark.slow
 def test_what_a_reader_of_a_share_does_not_hand_back_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

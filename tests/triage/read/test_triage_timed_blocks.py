@@ -53,7 +53,7 @@ PUMPED = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PUMPED)
 def test_a_pumped_line_costs_no_more_than_a_few_seconds(kind: str, tmp_path: Path) -> None:
     """Once the first of them took hours."""
