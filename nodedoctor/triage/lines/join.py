@@ -184,7 +184,7 @@ WRAPPED_SHARE = 0.8
 
 def strip_quote(text: str) -> str:
     """A row without the marks of a quotation in front of it."""
-    return _QUOTE.sub("", text, count=1)
+    return _QUOTE.sub("", text, count=1) if text[:1] == ">" else text
 
 
 def mail_width(texts: Sequence[str]) -> int:

@@ -26,8 +26,8 @@ class KernelPrompts:
     def read(self, line: Line) -> None:
         """Note the node of a command that shows the kernel's lines."""
         text = line.text
-        asks = any(word in text for word in _LOGS)
-        may_end = bool(self._host) and any(mark in text for mark in _MARKS)
+        asks = any(map(text.__contains__, _LOGS))
+        may_end = bool(self._host) and any(map(text.__contains__, _MARKS))
         prompt = match_prompt(text) if asks or may_end else None
         if prompt is not None:
             self._host = (remote_host(prompt.command) or prompt.host) if asks else ""

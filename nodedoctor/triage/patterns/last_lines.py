@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nodedoctor.record import record
@@ -41,7 +42,7 @@ def without_numbers(text: str) -> str:
     return _NUMBERS.sub("0", text)
 
 
-def _advances(texts: list[str]) -> bool:
+def _advances(texts: Iterable[str]) -> bool:
     """True where a part of a whole rises in lines of one form, and never falls, as a load does."""
     parts = [_PART.findall(text) for text in texts]
     for column in zip(*parts, strict=False):
@@ -65,14 +66,16 @@ class LastLines:
 @dataclass(slots=True)
 class _Speaker:
     last: Line
-    forms: dict[str, list[str]] = field(default_factory=dict)
+    forms: dict[str, deque[str]] = field(default_factory=dict)
     """The last lines of each."""
 
     def add(self, line: Line) -> None:
         """Keep a line as the last one."""
         self.last = line
         form = without_numbers(line.text)
-        self.forms[form] = [*self.forms.pop(form, [])[1 - MOST_LINES :], line.text]
+        texts = self.forms.pop(form, None) or deque(maxlen=MOST_LINES)
+        texts.append(line.text)
+        self.forms[form] = texts
         if len(self.forms) > MOST_FORMS:
             del self.forms[next(iter(self.forms))]
 

@@ -124,7 +124,9 @@ class StackDumps:
 
     def read(self, line: Line) -> Iterator[Event[ThreadStack]]:
         """The stacks that end before this line."""
-        text, dump = "" if _QUOTED_BLANK.match(line.text) else line.text, None
+        text, dump = line.text, None
+        if text[:1] in (">", "|") and _QUOTED_BLANK.match(text):
+            text = ""
         if self._open:
             dump = self._open.pop(line.who, None)
             if dump is not None:
