@@ -257,6 +257,17 @@ def test_a_meter_with_a_name_counts(name: str, tmp_path: Path) -> None:
     assert judged(tmp_path, f"{scare}\n{scare.replace('31', '32')}\n{rows}").verdict.cause == "none"
 
 
+@pytest.mark.parametrize("prefix", ["", "gpu1: "])
+def test_a_counter_behind_an_epoch_that_all_lines_share_counts(prefix: str, tmp_path: Path) -> None:
+    scare = (
+        "gpu1:31:31 [0] misc/nvmlwrap.cc:100 NCCL WARN nvmlInit_v2() failed: Driver/library version mismatch"
+    )
+    rows = "".join(
+        f"{prefix}Train: 0 [{n:4}/1600 ({n // 16:3}%)]  Loss: {5 - n / 400:.3f}\n" for n in range(0, 1600, 30)
+    )
+    assert judged(tmp_path, f"{scare}\n{scare.replace('31', '32')}\n{rows}").verdict.cause == "none"
+
+
 @pytest.mark.parametrize(
     "behind", ["WARNING:root:the mirror is slow: No space left on device, using /tmp\n", "bye\n"]
 )
