@@ -28,7 +28,8 @@ ETA = re.compile(
     r"^\s*(?P<name>[A-Z][\w ()-]{0,40}?:? +)?\[ *(?P<done>\d{1,12})/(?P<total>\d{1,12})"
     r"(?:\] +eta: \d| \( *\d{1,3}%\)\] )"
 )
-"""How far torchvision's MetricLogger (`references/detection/utils.py`) or timm's `train.py` is, named or not."""
+"""How far torchvision's MetricLogger (`references/detection/utils.py`) is, or timm's `train.py`; some have no
+name."""
 COLUMN = re.compile(r"^(?P<done>\d{1,9}) (?P<name>train|val(?:id)?|test|eval):? +-?\d")
 """A table of losses that begins each row with its step, as nanoGPT's and its many copies' (`log.txt`)."""
 PAIR = re.compile(r"^\[ *(?P<epoch>\d{1,7}), +(?P<done>\d{1,9})(?:/ *\d{1,9})?\],? +(?:\w{1,20}_)?[Ll]oss\b")

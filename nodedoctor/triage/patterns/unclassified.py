@@ -189,6 +189,7 @@ PASSING = re.compile(
     r"|\bslurmstepd: error: (?:_is_a_lwp|_?x?cgroup\w*|_?jobacct\w*|_?acct_gather\w*|couldn't chdir to)\b"
     r"|\bras/\w+\.cc:\d+ NCCL WARN\b|\bNCCL WARN (?:[Ff]ailed|[Uu]nable) to (?:open|load|find) lib\w+\.so"
     r"|\bNCCL WARN NET/IB ?: (?:\S{1,40} )?Got async event(?!.*\berror\b)"
+    r"|\bToken indices sequence length is longer than\b"
 )
 """What compilers say of a kernel that they try and do not take (`torch/_inductor/select_algorithm.py`), and
 what Weights & Biases says of its own trouble, in its `debug.log`, too: it sends what a job measures, and the
@@ -196,7 +197,8 @@ job goes on without. Slurm goes on where it cannot count a process that is gone 
 a folder is on other nodes only. NCCL takes sockets where there is no library for InfiniBand
 (`misc/ibvwrap.cc`), and works without its RAS where another job on the node has that port. Ray goes on
 without the metrics of its dashboard. TensorFlow registers the libraries of CUDA once for itself and once for
-XLA, and calls it an error (`stream_executor/cuda/cuda_fft.cc`)."""
+XLA, and calls it an error (`stream_executor/cuda/cuda_fft.cc`). A tokenizer warns of a long text that it only
+cuts later (transformers/tokenization_utils_base.py)."""
 
 
 def trouble_announced(line: Line) -> Mark | None:
