@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nodedoctor.accept.judged_rates import FAIL, UNJUDGED, WARN, Row, as_document, make_rows
 from nodedoctor.accept.measurements import measurements
-from nodedoctor.accept.table import FAIL, UNJUDGED, WARN, Row, as_document, make_rows
 from nodedoctor.journal import PastRate
 from nodedoctor.json_shapes import part, parts
 from nodedoctor.report.accept_page import ACCEPTED, LAGS, REFUSED, UNMEASURED

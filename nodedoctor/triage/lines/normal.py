@@ -27,6 +27,7 @@ from nodedoctor.triage.lines.join import (
     strip_quote,
     strip_table_border,
 )
+from nodedoctor.triage.lines.launcher_sections import RankSections
 from nodedoctor.triage.lines.pieces import (
     STREAM,
     LinePiece,
@@ -37,7 +38,6 @@ from nodedoctor.triage.lines.pieces import (
 )
 from nodedoctor.triage.lines.prefix_pattern import MANY, NEARLY_ALL
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
-from nodedoctor.triage.lines.rank_sections import RankSections
 from nodedoctor.triage.lines.written_page import is_written_page
 from nodedoctor.triage.model import NOBODY, SERIOUS, Line, Place
 

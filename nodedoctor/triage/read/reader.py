@@ -30,8 +30,8 @@ from nodedoctor.triage.read.archives import (
     archive_parts,
     read_again,
 )
-from nodedoctor.triage.read.joined import LARGEST as LARGEST_JOINED
-from nodedoctor.triage.read.joined import split_joined
+from nodedoctor.triage.read.joined_files import LARGEST as LARGEST_JOINED
+from nodedoctor.triage.read.joined_files import split_joined
 from nodedoctor.triage.read.limits import BlockTimeout, EventSampler, TimedBlocks, TimeLimit
 from nodedoctor.triage.read.scan import ReadDepth
 from nodedoctor.triage.read.search import Anchor, GrepSearch

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodedoctor.triage.job import examine_job
-from nodedoctor.triage.read.joined import split_joined
+from nodedoctor.triage.read.joined_files import split_joined
 
 STEP = "2026-11-12 02:{minute:02}:{second:02},000 INFO rank={rank} step {step} loss 2.{step:03}\n"
 CAUGHT = (

@@ -1,4 +1,4 @@
-"""The table of an acceptance: one row for each kind of rate, against floor, peers and past."""
+"""Judges the measured rates of an acceptance: one row for each kind, against floor, peers and past."""
 
 from __future__ import annotations
 
