@@ -37,7 +37,7 @@ DAY = 86400.0
 """The same for logs in which hardly a line has a time: one that is pasted is of the same day. Ours."""
 _NUMBER = re.compile(r"(?:slurm|job|jobid|sge|pbs|lsf)[-_.]?(\d{3,12})(?!\d)", re.IGNORECASE)
 _PART = re.compile(r"!(?:rank\d+|part-[a-z]{2})$")
-"""A part of a file that says itself what its ranks did, one behind the other (read/joined_files.py): of one job."""
+"""A part of a file that holds its ranks one behind the other (read/joined_files.py): all are of one job."""
 _STREAM = re.compile(r"(?<![a-z])(?:std)?(?:out|err)(?:put|or)?(?![a-z])|\.(?:log|txt)$", re.IGNORECASE)
 """What the names of one process's two streams differ in."""
 _Pids = dict[tuple[str, str, int], set[int]]
