@@ -137,7 +137,14 @@ def onlooking(minutes: range, text: str) -> str:
     return "".join(f"[2026-11-21 10:{minute:02d}:00] {text.format(n=minute)}\n" for minute in minutes)
 
 
-@pytest.mark.parametrize("onlooker", ["[sidecar] util 100 %, power {n} W", "node-3 {n} pods Running"])
+ONLOOKERS = (
+    "[sidecar] util 100 %, power {n} W",
+    "node-3 {n} pods Running",
+    "[health] ok, load {n}\n[2026-11-21 10:{n:02d}:30] [sidecar] alive\n[2026-11-21 10:{n:02d}:40] nvlink up",
+)
+
+
+@pytest.mark.parametrize("onlooker", ONLOOKERS)
 def test_a_job_is_not_in_progress_while_only_a_monitor_writes(onlooker: str, tmp_path: Path) -> None:
     log = stamped(0, 20)
     alone = judged(tmp_path, log + onlooking(range(6, 40), onlooker)).verdict

@@ -15,6 +15,8 @@ MOST_FORMS = 8
 """Forms of lines that are kept of each speaker, the last ones. Ours."""
 MOST_LINES = 8
 """Lines of each form that are kept, the last ones. Ours."""
+BESIDE = 3
+"""Forms of lines at most that are of monitors, or of one line with a part that grows. Ours."""
 MOST_SPEAKERS = 4096
 """Speakers whose lines are kept."""
 GAP = 64 << 10
@@ -57,10 +59,10 @@ class LastLines:
     """The last lines of a speaker that say different things, numbers left out, the last of them last."""
 
     forms: tuple[str, ...]
-    repeats: int = 1
-    """How often it said the last of them, as far as these lines are kept."""
+    repeats: tuple[int, ...] = ()
+    """How often it said each, as far as these lines are kept."""
     advances: bool = False
-    """Whether a share or a part of a whole rose in it meanwhile: `31/64`, `12 %`."""
+    """Whether a share or a part of a whole rose in one of the last of them: `31/64`, `12 %`."""
 
 
 @dataclass(slots=True)
@@ -112,8 +114,10 @@ class LastLinesOfRanks:
     def flush(self) -> Iterator[Event[LastLines]]:
         """What each speaker said last: where the first gives up, and where the log ends."""
         for who, speaker in self._speakers.items():
-            texts = list(speaker.forms.values())[-1]
-            what = LastLines(tuple(speaker.forms), len(texts), _advances(texts))
+            texts = list(speaker.forms.values())
+            what = LastLines(
+                tuple(speaker.forms), tuple(map(len, texts)), any(map(_advances, texts[-BESIDE:]))
+            )
             yield Event.at(speaker.last, what, who=who)
         self._speakers.clear()
         self._is_over = True

@@ -11,7 +11,7 @@ from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.assertion import names_error
 from nodedoctor.triage.patterns.exits import PeersTerminated
 from nodedoctor.triage.patterns.job_stopped import CANCELLED, CancelledByUser
-from nodedoctor.triage.patterns.last_lines import LastLines, without_numbers
+from nodedoctor.triage.patterns.last_lines import BESIDE, LastLines, without_numbers
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError, is_report
@@ -60,7 +60,7 @@ def _describe_silence(timeline: Timeline, steps: Sequence[Event[TrainingStep]]) 
     may_take = WORK if signs and isinstance(signs[max(signs)], LongWork) and not ends else SILENCE
     if silence < may_take or not 0 < pause * LONGER < silence:
         return ""
-    when = "before the job was ended" if ends else "at the end of the log, in which only one line repeats"
+    when = "before the job was ended" if ends else "at the end of the log, in which only a few lines repeat"
     return (
         f"no step came for {decimal(silence / 60, 3)} minutes {when}, and it had never paused for more than"
         f" {decimal(pause, 3)} s: it may have hung"
@@ -68,13 +68,14 @@ def _describe_silence(timeline: Timeline, steps: Sequence[Event[TrainingStep]]) 
 
 
 def _only_repeats(event: Event[LastLines], steps: Sequence[Event[TrainingStep]]) -> bool:
-    """True for a speaker who said one thing alone, again and again, behind the last step of its log."""
+    """True for a speaker who said a few things alone, again and again, behind the last step of its log."""
     here = [step for step in steps if step.place.source == event.place.source]
     what = event.what
-    if not here or what.repeats < REPEATS or what.advances or event.place.offset < here[-1].place.offset:
+    if not here or what.advances or event.place.offset < here[-1].place.offset:
         return False
-    form, forms = without_numbers(here[-1].text), what.forms
-    return form in forms[-2:-1] or (len(forms) == 1 and form not in forms)
+    form = without_numbers(here[-1].text)
+    behind = what.repeats[what.forms.index(form) + 1 :] if form in what.forms else what.repeats
+    return 0 < len(behind) <= BESIDE and min(behind) >= REPEATS
 
 
 def describe_lost_end(timeline: Timeline) -> str:
