@@ -94,7 +94,7 @@ def test_the_node_without_a_fault_has_none(healthy: Report):
     assert {check for check in judged if statuses(healthy)[check] != "pass"} == set()
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_fault_turns_one_check(node: Callable[..., Report], healthy: Report, fault: str):
     told, check, status, action = FAULTS[fault]
