@@ -354,21 +354,3 @@ def test_a_communicator_that_works_is_the_end_of_the_set_up(last: str, ranks: in
     verdict = judged(tmp_path, log).verdict
     assert ("is set up on every rank" in verdict.headline) is (last == "Init COMPLETE")
     assert verdict.outcome == "undetermined"
-
-
-@pytest.mark.parametrize(
-    ("bar", "work"),
-    [
-        (
-            "Tokenizing (num_proc=32):  {n}%|██  | {n}/100 [0{n}:00<22:40, 241.11 examples/s]",
-            "preparing the data",
-        ),
-        ("Downloading shards of the model:  {n}%", "downloading"),
-    ],
-)
-def test_a_log_that_ends_in_work_that_grows_is_in_progress(bar: str, work: str, tmp_path: Path) -> None:
-    warning = "Token indices sequence length is longer than the specified maximum (10212 > 8192)\n"
-    growing = judged(tmp_path, warning + "".join(bar.format(n=n) + "\n" for n in range(3, 9))).verdict
-    assert growing.outcome == "clean" and work in growing.headline
-    still = judged(tmp_path, warning + (bar.format(n=3) + "\n") * 6).verdict
-    assert still.outcome != "clean"

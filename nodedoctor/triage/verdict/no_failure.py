@@ -28,7 +28,6 @@ from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.timeline.belonging import without_nodes
 from nodedoctor.triage.timeline.model import WAIT_ERRORS, Timeline, offsets_by_source
-from nodedoctor.triage.timeline.runs import SURVIVED
 from nodedoctor.triage.verdict.open_end import cancellations, describe_hang, describe_lost_end
 from nodedoctor.wording import count_with_noun
 
@@ -69,8 +68,7 @@ def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
     teardowns = [e for e in timeline.of_kind(Communicator) if e.what.step.startswith("Destroy")]
     lost_end = describe_hang(timeline) or ("" if in_order else describe_lost_end(timeline))
     full_bar = _ended_behind_full_bar(timeline)
-    work = _growing_work(timeline)
-    alive = timeline.alive or calm or full_bar or bool(activities or teardowns or work)
+    alive = timeline.alive or calm or full_bar or bool(activities or teardowns)
     alive = alive and not unfinished_bar and not lost_end
     only_dumps = calm and not (stops or done or running or timeline.steps)
     if lost_end and not unfinished_bar:
@@ -104,8 +102,6 @@ def no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = "the launcher ended its processes, and no line says which one failed first, or why"
     elif teardowns:
         headline = "no failure in what was read: NCCL's communicators were taken down in order"
-    elif work:
-        headline = f"no failure in what was read: the job was {work} where it ends"
     elif _all_set_up(timeline):
         headline = "NCCL is set up on every rank that is shown, and the log has nothing after it"
     elif timeline.marked(Mark.SET_UP):
@@ -290,13 +286,6 @@ def pick_evidence(events: tuple[Event[Any], ...]) -> tuple[Event[Any], ...]:
     for event in events:
         by_line.setdefault((event.place.source, event.place.offset, event.text[:80]), event)
     return tuple(by_line.values())[:EVIDENCE]
-
-
-def _growing_work(timeline: Timeline) -> str:
-    """What a job announced last, where its last lines of that differ, as those of a bar do; '' without."""
-    works = timeline.of_kind(LongWork)[-SURVIVED:]
-    is_growing = len({event.text for event in works}) == SURVIVED and len({e.what.kind for e in works}) == 1
-    return works[-1].what.kind if is_growing else ""
 
 
 def _all_set_up(timeline: Timeline) -> bool:
