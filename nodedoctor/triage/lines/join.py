@@ -41,7 +41,7 @@ def broken_width(texts: Sequence[str]) -> int:
     often = OFTEN - (widest in TERMINALS)
     if widest < NARROWEST or lengths[widest] < often or near > lengths[widest]:
         return 0
-    if lengths[widest] == len(texts):
+    if lengths[widest] == len(texts) and widest not in TERMINALS:
         return 0  # a table: no line has an end
     if len({mask_digits(text) for text in texts if len(text) == widest}) < often:
         return 0  # ranks that say the same
