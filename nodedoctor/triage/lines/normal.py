@@ -85,18 +85,14 @@ def normalise_lines(
     pieces = _unwrap_envelopes(raws, losses)
     sample = list(islice(pieces, SAMPLE))
     on_page = len(sample) < SAMPLE and is_written_page(_texts_of(sample), _printed_by(meaning))
-    if take := list_line_reader(_texts_of(sample)):
-        sample, pieces = list(extract_texts(sample, take)), extract_texts(pieces, take)
-    if take := without_line_numbers(_texts_of(sample)):
-        sample, pieces = list(extract_texts(sample, take)), extract_texts(pieces, take)
-    if wide := frame_width(_texts_of(sample)):
-        frame = RichFrame(wide)
-        sample = list(join_rich_column(extract_texts(sample, strip_frame), frame))
-        pieces = join_rich_column(extract_texts(pieces, strip_frame), frame)
-    if wide := mail_width(_texts_of(sample)):
-        rows = RichFrame(wide)
-        sample = list(join_rich_column(extract_texts(sample, strip_quote), rows))
-        pieces = join_rich_column(extract_texts(pieces, strip_quote), rows)
+    for find_reader in (list_line_reader, without_line_numbers):
+        if take := find_reader(_texts_of(sample)):
+            sample, pieces = list(extract_texts(sample, take)), extract_texts(pieces, take)
+    for find_width, strip in ((frame_width, strip_frame), (mail_width, strip_quote)):
+        if wide := find_width(_texts_of(sample)):
+            rows = RichFrame(wide)
+            sample = list(join_rich_column(extract_texts(sample, strip), rows))
+            pieces = join_rich_column(extract_texts(pieces, strip), rows)
     if has_table_border(_texts_of(sample)):
         sample = list(extract_texts(sample, strip_table_border))
         pieces = extract_texts(pieces, strip_table_border)

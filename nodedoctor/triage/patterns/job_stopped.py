@@ -42,6 +42,14 @@ def _cancelled_by_slurm(match: re.Match[str]) -> CancelledByUser | None:
     return CancelledByUser(why.strip().lower(), whole_job=match["whole"] is not None)
 
 
+_STATES = {"TIMEOUT": "time limit", "PREEMPTED": "preempted", "CANCELLED": CANCELLED}
+"""States of a job that somebody or Slurm ended (`man sacct`), and why."""
+
+
+def _cancelled_by_sacct(match: re.Match[str]) -> CancelledByUser:
+    return CancelledByUser(_STATES[match["state"]])
+
+
 SIGNS = read_rows(
     r"""
 # torchrun, Ray, Ray Train, DeepSpeed, Megatron-LM, Slurm, accelerate; the last, at a prompt of a shell
@@ -59,12 +67,9 @@ _cancelled_by_slurm
     \*?\*? ?(?:(?P<whole>JOB)|STEP) \S+ (?:ON \S+ )?CANCELLED AT \S+
     (?: [Dd][Uu][Ee] to (?P<lower>.*?)| DUE TO (?P<why>[A-Z ]+))?(?: \*\*\*|$)
 # sacct, of a whole job, whose state it may cut; what became of a step may follow from one of its tasks
-CancelledByUser  why=time limit
-    ^[ |]{0,9}\d{3,12}(?:_\d{1,6})?[ |].{0,200}[ |]TIMEOUT[ |]{1,20}\d{1,3}:\d
-CancelledByUser  why=preempted
-    ^[ |]{0,9}\d{3,12}(?:_\d{1,6})?[ |].{0,200}[ |]PREEMPTED[ |]{1,20}\d{1,3}:\d
-CancelledByUser  why=cancelled
-    ^[ |]{0,9}\d{3,12}(?:_\d{1,6})?[ |].{0,200}[ |]CANCELLED(?:\+| by \d{1,9})?[ |]{1,20}\d{1,3}:\d
+_cancelled_by_sacct
+    ^[ |]{0,9}\d{3,12}(?:_\d{1,6})?[ |].{0,200}[ |](?P<state>TIMEOUT|PREEMPTED|CANCELLED)(?:(?<=CANCELLED)
+    (?:\+| by \d{1,9}))?[ |]{1,20}\d{1,3}:\d
 # vLLM raises it for SIGTERM (vllm/entrypoints); Megatron-LM saves first (megatron/training/training.py)
 CancelledByUser  why=terminated
     ^\s*KeyboardInterrupt: terminated$|^\W{0,3}exiting program after receiving SIGTERM\b
@@ -118,5 +123,5 @@ SHUT_DOWN
     |SIG(?:TERM|INT) received\b.{0,60}(?:[Dd]raining|[Ss]hutting down)|Shutting down FastAPI HTTP server
     |[Ss]ignal received, starting graceful shutdown|^(?:Application shutdown complete\.|Shutting down)$
 """,
-    CancelledByUser, _cancelled_by_slurm,
+    CancelledByUser, _cancelled_by_slurm, _cancelled_by_sacct,
 )  # fmt: skip

@@ -113,7 +113,7 @@ SUSPICIONS = (
 ERRORS_LOGGED_AS_WARNING = (
     exits.PeersTerminated, Mark.FORCE_KILLED, exits.LauncherSignalled, machine.NodeLost,
     Mark.DUMP_REQUESTED, watchdog.CollectiveStatus, Mark.COMMUNICATOR_DESTROYED, Mark.PROGRAM_ENDED,
-    Mark.GIL_HELD, watchdog.WatchdogStuck, Mark.HANG_SUSPECTED,
+    Mark.GIL_HELD, watchdog.WatchdogStuck,
     Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, job_stopped.CancelledByUser, Mark.SHUT_DOWN,
     nccl.Communicator,
     Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.UNREAD_TROUBLE, machine.KernelTaskHung,

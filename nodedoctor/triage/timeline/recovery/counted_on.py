@@ -16,6 +16,7 @@ from nodedoctor.triage.patterns.job_stopped import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import XidReported
 from nodedoctor.triage.patterns.progress import TrainingStep
+from nodedoctor.triage.patterns.signs import NEW_RUNS
 from nodedoctor.triage.patterns.stacks import is_library
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.timeline.model import FATAL, QUIET, is_trouble
@@ -174,7 +175,7 @@ def _find_outlived(events: list[Event[Any]], ids: set[int]) -> set[int]:
     return outlived
 
 
-_BEGINNINGS = (Mark.LAUNCHER_STARTED, Mark.RESTART_ATTEMPT, Mark.SET_UP)
+_BEGINNINGS = (*NEW_RUNS, Mark.SET_UP)
 
 
 def drop_repeated_errors(events: list[Event[Any]]) -> list[Event[Any]]:
