@@ -50,7 +50,9 @@ def describe_hang(timeline: Timeline) -> str:
 def _describe_silence(timeline: Timeline, steps: Sequence[Event[TrainingStep]]) -> str:
     """How long no step had come when the job was ended, or when somebody else still wrote into its log."""
     ends = [event.time for event in cancellations(timeline) if event.time is not None]
-    onlookers = [] if ends else [event.time for event in timeline.last_lines if _only_repeats(event, steps)]
+    last_steps = {step.place.source: step for step in steps}
+    last_lines = () if ends else timeline.last_lines
+    onlookers = [e.time for e in last_lines if _only_repeats(e, last_steps.get(e.place.source))]
     advances = [event for event in timeline.last_lines if event.what.advances]
     works = timeline.of_kind(LongWork)
     signs = {e.time: e.what for e in (*works, *advances, *steps) if e.time is not None}
@@ -67,13 +69,12 @@ def _describe_silence(timeline: Timeline, steps: Sequence[Event[TrainingStep]]) 
     )
 
 
-def _only_repeats(event: Event[LastLines], steps: Sequence[Event[TrainingStep]]) -> bool:
+def _only_repeats(event: Event[LastLines], last_step: Event[TrainingStep] | None) -> bool:
     """True for a speaker who said a few things alone, again and again, behind the last step of its log."""
-    here = [step for step in steps if step.place.source == event.place.source]
     what = event.what
-    if not here or what.advances or event.place.offset < here[-1].place.offset:
+    if last_step is None or what.advances or event.place.offset < last_step.place.offset:
         return False
-    form = without_numbers(here[-1].text)
+    form = without_numbers(last_step.text)
     behind = what.repeats[what.forms.index(form) + 1 :] if form in what.forms else what.repeats
     return 0 < len(behind) <= BESIDE and min(behind) >= REPEATS
 
